@@ -1,0 +1,46 @@
+# Compiler settings of the project and the two functions that define its targets.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(MINISGL_CCACHE ccache)
+if(MINISGL_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MINISGL_CCACHE})
+endif()
+
+add_library(minisgl_options INTERFACE)
+# -ffp-contract=off: a fused multiply-add happens only where the code asks for one. The numerics contract (docs/numerics.md)
+# promises the same bits for every batch, so the compiler must not choose.
+target_compile_options(minisgl_options INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off $<$<BOOL:${MINISGL_WERROR}>:-Werror>)
+target_include_directories(minisgl_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(MINISGL_SANITIZE)
+  target_compile_options(minisgl_options INTERFACE -fsanitize=${MINISGL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(minisgl_options INTERFACE -fsanitize=${MINISGL_SANITIZE})
+endif()
+
+# minisgl_library(<folder> SOURCES <files> [DEPS <targets>] [PRIVATE_DEPS <targets>])
+# The static library minisgl_<folder> of src/<folder>. Headers are included as "<folder>/<file>.h".
+function(minisgl_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(minisgl_${folder} STATIC ${ARG_SOURCES})
+  target_link_libraries(minisgl_${folder} PUBLIC minisgl_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# minisgl_test(<folder> SOURCES <files> DEPS <targets>)
+# The GoogleTest program test_<folder>, registered with ctest case by case.
+function(minisgl_test folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(test_${folder} ${ARG_SOURCES})
+  target_link_libraries(test_${folder} PRIVATE minisgl_options ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(test_${folder} PRIVATE MINISGL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                                                    MINISGL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()
