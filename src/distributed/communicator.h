@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+#include "tensor/tensor.h"
+
+namespace minisgl {
+
+/// The ranks that share a model, as layers see them. Used only by the executor thread; carries tensors, never control messages.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// out [size * parts, ...]: the ranks' `part` [parts, ...] in rank order, the same on every rank. Contiguous, same dtype.
+  virtual void all_gather(const Tensor& part, const Tensor& out) = 0;
+};
+
+/// A group of one: `self`.
+std::unique_ptr<Communicator> make_self_communicator();
+
+}  // namespace minisgl

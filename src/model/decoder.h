@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "attention/attention_backend.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/model_config.h"
+#include "distributed/communicator.h"
+#include "model/forward_batch.h"
+#include "ops/ops.h"
+
+namespace minisgl {
+
+/// Called while weights load: bytes read so far and in all.
+using LoadProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
+
+/// The decoder-only transformer behind every architecture: embedding, `num_layers` of {RMSNorm, attention, RMSNorm, MLP or experts} with
+/// residuals, final RMSNorm, head. Switched by ModelConfig alone. Activations are float32 on the CPU, weights and KV `dtype`.
+class Decoder {
+ public:
+  /// Allocates weights (empty) and the activations of `max_tokens` tokens in one step. `max_positions` sizes the RoPE table.
+  Decoder(const ModelConfig& config, DType dtype, int64_t max_tokens, int64_t max_positions, Ops& ops, Communicator& communicator);
+  ~Decoder();
+
+  /// Fills the weights from a checkpoint. Strict: each expected tensor present with its shape, nothing left over.
+  /// Throws Error(kBadModel) that names the tensor.
+  void load(Checkpoint& checkpoint, const LoadProgress& progress);
+  /// N(0, 0.02) from seed 0, norms 1.
+  void load_dummy(const LoadProgress& progress);
+
+  /// Runs all layers. Returns the normalised hidden states [tokens, hidden], valid until the next call. `kv` has one entry per layer.
+  Tensor forward(const ForwardBatch& batch, AttentionBackend& attention, std::span<const KvLayer> kv);
+  /// logits [rows, vocab] float32 of the hidden states in `rows` [rows] int32 (flat token indices of the last forward). At most 256 rows.
+  void head(const Tensor& rows, const Tensor& logits);
+
+  const ModelConfig& config() const;
+  /// Bytes of weights in memory, tied embeddings counted once.
+  size_t weight_bytes() const;
+  size_t workspace_bytes() const;
+
+  /// The number of bytes that weights of `config` in `dtype` take: the memory plan before anything is allocated.
+  static size_t weight_bytes(const ModelConfig& config, DType dtype);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace minisgl
