@@ -1,0 +1,15 @@
+#pragma once
+
+#include "cli/flags.h"
+#include "minisgl/config.h"
+#include "minisgl/sampling_params.h"
+
+namespace minisgl::cli {
+
+/// The engine that the flags describe. Throws Error(kUsage) if --model is missing.
+EngineConfig engine_config(const Flags& flags);
+
+/// The sampling flags; what is not given stays empty.
+SamplingParams sampling_params(const Flags& flags);
+
+}  // namespace minisgl::cli

@@ -1,0 +1,28 @@
+#include "cli/output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace minisgl::cli {
+
+namespace {
+
+[[noreturn]] void fail_stdout() {
+  if (errno == EPIPE) throw ClosedPipe{};
+  fail(ErrorKind::kIo, "cannot write to stdout: {}", std::strerror(errno));
+}
+
+}  // namespace
+
+void write_stdout(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_stdout();
+}
+
+void flush_stdout() {
+  if (std::fflush(stdout) != 0) fail_stdout();
+}
+
+}  // namespace minisgl::cli

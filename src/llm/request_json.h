@@ -1,0 +1,18 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "minisgl/llm.h"
+
+namespace minisgl {
+
+/// A request from one JSON object: "prompt" (text), "prompt_token_ids" or "messages" (with optional "tools" and "chat_template_kwargs"),
+/// plus any field of SamplingParams by its name; "logit_bias" is an object {"id": bias}, "stop" a string or a list. null means unset.
+/// Fields not given come from `defaults`. Throws Error(kInvalidRequest) that names the field, its value and what is allowed; ranges are
+/// checked where the request is submitted.
+GenerateRequest parse_request_json(const nlohmann::ordered_json& object, const SamplingParams& defaults);
+
+/// A choice as the command line prints it: prompt_token_ids, token_ids, text, finish_reason, usage, timing, log-probabilities, error.
+nlohmann::ordered_json result_to_json(const GenerateResult& result);
+
+}  // namespace minisgl
