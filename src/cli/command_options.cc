@@ -18,7 +18,8 @@ std::vector<std::pair<int32_t, double>> parse_logit_bias(const std::string& text
     double value = 0;
     const auto parsed_id = std::from_chars(cursor, end, id);
     const bool has_value = parsed_id.ec == std::errc{} && parsed_id.ptr != end && *parsed_id.ptr == ':';
-    const auto parsed_value = has_value ? std::from_chars(parsed_id.ptr + 1, end, value) : std::from_chars_result{cursor, std::errc::invalid_argument};
+    const auto parsed_value =
+        has_value ? std::from_chars(parsed_id.ptr + 1, end, value) : std::from_chars_result{cursor, std::errc::invalid_argument};
     if (parsed_value.ec != std::errc{} || (parsed_value.ptr != end && *parsed_value.ptr != ',')) {
       fail_param(ErrorKind::kUsage, "logit-bias", "--logit-bias is '{}'; it must be ID:BIAS pairs, such as 42:-100,7:1.5", text);
     }

@@ -92,10 +92,14 @@ constexpr std::array kFlags = {
     FlagSpec{"log-prompts", FlagType::kBool, kGeneral, "", "", "Allow prompts in log lines.", kEngineCommands},
     FlagSpec{"quiet", FlagType::kBool, kGeneral, "", "", "Only errors on stderr.", kAllCommands},
     FlagSpec{"print-config", FlagType::kBool, kGeneral, "", "", "Print the flags in force as TOML and exit.", kAllCommands},
+    FlagSpec{"help", FlagType::kBool, kGeneral, "", "", "Show this text.", kAllCommands},
+    FlagSpec{"version", FlagType::kBool, kGeneral, "", "", "Print the version of this program.", kAllCommands},
+    FlagSpec{"licenses", FlagType::kBool, kGeneral, "", "", "Print the licences of the libraries in this program.", kAllCommands},
     // clang-format on
 };
 
 constexpr std::array kAliases = {
+    AliasSpec{"-h", "everyone", "help", ""},
     AliasSpec{"--model-path", "SGLang", "model", ""},
     AliasSpec{"-m", "llama.cpp", "model", ""},
     AliasSpec{"-p", "llama.cpp", "prompt", ""},
@@ -119,9 +123,15 @@ constexpr std::array kAliases = {
 
 }  // namespace
 
-std::span<const CommandSpec> command_table() { return kCommands; }
-std::span<const FlagSpec> flag_table() { return kFlags; }
-std::span<const AliasSpec> alias_table() { return kAliases; }
+std::span<const CommandSpec> command_table() {
+  return kCommands;
+}
+std::span<const FlagSpec> flag_table() {
+  return kFlags;
+}
+std::span<const AliasSpec> alias_table() {
+  return kAliases;
+}
 
 const FlagSpec* find_flag(std::string_view name) {
   for (const FlagSpec& flag : kFlags) {

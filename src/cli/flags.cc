@@ -1,11 +1,13 @@
 #include "cli/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <fstream>
+#include <set>
 #include <utility>  // before CLI11, which uses std::exchange without including it
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 
@@ -16,6 +18,9 @@ namespace minisgl::cli {
 namespace {
 
 constexpr std::string_view kIsaVariable = "MINISGL_CPU_ISA";
+
+/// Flags that ask for something once rather than configure: never printed as configuration.
+const std::set<std::string_view> kNotConfiguration = {"config", "print-config", "help", "version", "licenses"};
 
 std::string environment_name(std::string_view flag) {
   std::string name = "MINISGL_" + std::string(flag);
@@ -39,7 +44,8 @@ std::string did_you_mean(const std::string& nearest, std::string_view prefix) {
 void check_type(const FlagSpec& flag, const std::string& text, const std::string& origin) {
   const char* end = text.data() + text.size();
   switch (flag.type) {
-    case FlagType::kString: return;
+    case FlagType::kString:
+      return;
     case FlagType::kBool:
       if (text != "true" && text != "false" && text != "1" && text != "0") {
         fail_param(ErrorKind::kUsage, std::string(flag.name), "{} is '{}'; allowed are true, false, 1, 0", origin, text);
@@ -187,11 +193,21 @@ std::string Flags::to_toml() const {
     std::string out = "\"";
     for (const char c : raw) {
       switch (c) {
-        case '"': out += "\\\""; break;
-        case '\\': out += "\\\\"; break;
-        case '\n': out += "\\n"; break;
-        case '\t': out += "\\t"; break;
-        case '\r': out += "\\r"; break;
+        case '"':
+          out += "\\\"";
+          break;
+        case '\\':
+          out += "\\\\";
+          break;
+        case '\n':
+          out += "\\n";
+          break;
+        case '\t':
+          out += "\\t";
+          break;
+        case '\r':
+          out += "\\r";
+          break;
         default:
           if (static_cast<unsigned char>(c) < 0x20) {
             out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -204,7 +220,7 @@ std::string Flags::to_toml() const {
   };
   for (const FlagSpec& flag : flag_table()) {
     const auto it = values_.find(flag.name);
-    if (it == values_.end() || flag.name == "config" || flag.name == "print-config") continue;
+    if (it == values_.end() || kNotConfiguration.contains(flag.name)) continue;
     const auto render = [&](const std::string& raw) {
       if (flag.type == FlagType::kString) return quoted(raw);
       if (flag.type == FlagType::kBool) return std::string(raw == "1" || raw == "true" ? "true" : "false");
@@ -244,7 +260,9 @@ struct Layer {
 };
 
 /// Splits "--flag=value" and "--flag" into the name as typed.
-std::string typed_name(const std::string& argument) { return argument.substr(0, argument.find('=')); }
+std::string typed_name(const std::string& argument) {
+  return argument.substr(0, argument.find('='));
+}
 
 /// Says why an argument that the parser did not recognise is wrong.
 [[noreturn]] void fail_unknown(Command command, const std::string& argument) {

@@ -39,7 +39,8 @@ int64_t to_int(const std::string& field, const Json& value, const char* allowed 
 
 int to_small_int(const std::string& field, const Json& value) {
   const int64_t number = to_int(field, value);
-  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) fail_field(field, value, "an integer below 2^31");
+  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max())
+    fail_field(field, value, "an integer below 2^31");
   return static_cast<int>(number);
 }
 
@@ -121,11 +122,14 @@ constexpr std::array kSamplingFields = {
                   [](SamplingParams& p, const std::string& f, const Json& v) { p.repetition_penalty = to_double(f, v); }},
     SamplingField{"logit_bias", [](SamplingParams& p, const std::string& f, const Json& v) { p.logit_bias = to_logit_bias(f, v); }},
     SamplingField{"logprobs", [](SamplingParams& p, const std::string& f, const Json& v) { p.logprobs = to_small_int(f, v); }},
-    SamplingField{"prompt_logprobs", [](SamplingParams& p, const std::string& f, const Json& v) { p.prompt_logprobs = to_small_int(f, v); }},
+    SamplingField{"prompt_logprobs",
+                  [](SamplingParams& p, const std::string& f, const Json& v) { p.prompt_logprobs = to_small_int(f, v); }},
 };
 
 /// Minus infinity is not JSON: it is written as -9999.0, as clients of other engines expect.
-double json_logprob(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+double json_logprob(double logprob) {
+  return std::isfinite(logprob) ? logprob : -9999.0;
+}
 
 Json logprob_to_json(const TokenLogprob& entry) {
   Json top = Json::array();
@@ -134,6 +138,13 @@ Json logprob_to_json(const TokenLogprob& entry) {
 }
 
 }  // namespace
+
+bool set_sampling_field(SamplingParams& sampling, const std::string& field, const Json& value) {
+  const auto* match = std::find_if(kSamplingFields.begin(), kSamplingFields.end(), [&](const SamplingField& f) { return f.name == field; });
+  if (match == kSamplingFields.end()) return false;
+  match->set(sampling, field, value);
+  return true;
+}
 
 GenerateRequest parse_request_json(const Json& object, const SamplingParams& defaults) {
   if (!object.is_object()) fail(ErrorKind::kInvalidRequest, "a request is {}; it must be a JSON object", shown(object));
@@ -161,17 +172,16 @@ GenerateRequest parse_request_json(const Json& object, const SamplingParams& def
       if (!value.is_object()) fail_field(field, value, "an object");
       chat.template_kwargs_json = value.dump();
     } else {
-      const auto* match = std::find_if(kSamplingFields.begin(), kSamplingFields.end(), [&](const SamplingField& f) { return f.name == field; });
-      if (match == kSamplingFields.end()) {
+      if (!set_sampling_field(request.sampling, field, value)) {
         std::string known = "prompt, prompt_token_ids, messages, tools, chat_template_kwargs";
         for (const SamplingField& f : kSamplingFields) known += std::string(", ") + f.name;
         fail_param(ErrorKind::kInvalidRequest, field, "unknown field '{}'; known are {}", field, known);
       }
-      match->set(request.sampling, field, value);
     }
   }
   if (prompts != 1) {
-    fail_param(ErrorKind::kInvalidRequest, "prompt", "a request has {} of 'prompt', 'prompt_token_ids', 'messages'; it must have one", prompts);
+    fail_param(ErrorKind::kInvalidRequest, "prompt", "a request has {} of 'prompt', 'prompt_token_ids', 'messages'; it must have one",
+               prompts);
   }
   const bool is_chat = !chat.messages_json.empty();
   if (!is_chat && (!chat.tools_json.empty() || !chat.template_kwargs_json.empty())) {
@@ -182,12 +192,8 @@ GenerateRequest parse_request_json(const Json& object, const SamplingParams& def
 }
 
 Json result_to_json(const GenerateResult& result) {
-  Json json = {{"index", result.index},
-               {"choice", result.choice},
-               {"prompt_token_ids", result.prompt_token_ids},
-               {"token_ids", result.token_ids},
-               {"text", result.text},
-               {"finish_reason", finish_reason_name(result.finish_reason)}};
+  Json json = {{"index", result.index},         {"choice", result.choice}, {"prompt_token_ids", result.prompt_token_ids},
+               {"token_ids", result.token_ids}, {"text", result.text},     {"finish_reason", finish_reason_name(result.finish_reason)}};
   if (const auto* text = std::get_if<std::string>(&result.matched_stop)) {
     json["matched_stop"] = *text;
   } else if (const auto* id = std::get_if<int32_t>(&result.matched_stop)) {

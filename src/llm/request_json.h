@@ -12,6 +12,9 @@ namespace minisgl {
 /// checked where the request is submitted.
 GenerateRequest parse_request_json(const nlohmann::ordered_json& object, const SamplingParams& defaults);
 
+/// Sets one field of `sampling` by its JSON name. Returns false if there is no such field; throws as parse_request_json().
+bool set_sampling_field(SamplingParams& sampling, const std::string& field, const nlohmann::ordered_json& value);
+
 /// A choice as the command line prints it: prompt_token_ids, token_ids, text, finish_reason, usage, timing, log-probabilities, error.
 nlohmann::ordered_json result_to_json(const GenerateResult& result);
 

@@ -1,0 +1,162 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command_options.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "llm/request_json.h"
+
+namespace minisgl::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kExitInterrupted = 130;
+
+/// A prompt as the user gave it: a request to run, or the reason why it cannot be.
+struct Input {
+  std::optional<GenerateRequest> request;
+  std::optional<GenerateResult::Failure> failure;
+  int64_t line = 0;  ///< of --prompts-file, from 1; 0 for a flag
+};
+
+std::string read_stdin() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+Prompt text_or_chat(const Flags& flags, std::string text) {
+  if (!flags.get_bool("chat")) return TextPrompt{std::move(text)};
+  ChatPrompt chat;
+  // Invalid UTF-8 would make dump() throw; the text is checked again with its byte offset when it is encoded.
+  chat.messages_json = Json::array({{{"role", "user"}, {"content", text}}}).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return chat;
+}
+
+void read_prompts_file(const std::string& path, const SamplingParams& defaults, std::vector<Input>& inputs) {
+  std::ifstream file(path);
+  if (!file) fail_param(ErrorKind::kIo, "prompts-file", "--prompts-file {}: {}", path, std::strerror(errno));
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    Input input;
+    input.line = number;
+    try {
+      input.request = parse_request_json(Json::parse(line), defaults);
+    } catch (const Json::exception& error) {
+      input.failure = {error_kind_name(ErrorKind::kInvalidRequest), fmt::format("line {}: not JSON: {}", number, error.what()), ""};
+    } catch (const Error& error) {
+      input.failure = {error_kind_name(error.kind()), fmt::format("line {}: {}", number, error.what()), error.param()};
+    }
+    inputs.push_back(std::move(input));
+  }
+  if (file.bad()) fail_param(ErrorKind::kIo, "prompts-file", "--prompts-file {}: {}", path, std::strerror(errno));
+}
+
+std::vector<Input> read_inputs(const Flags& flags, const SamplingParams& sampling) {
+  std::vector<Input> inputs;
+  for (std::string text : flags.get_list("prompt")) {
+    if (text == "-") text = read_stdin();
+    inputs.push_back({GenerateRequest{text_or_chat(flags, std::move(text)), sampling}, {}, 0});
+  }
+  for (const std::string& ids : flags.get_list("prompt-ids")) {
+    inputs.push_back({GenerateRequest{TokenPrompt{parse_token_ids(ids, "--prompt-ids")}, sampling}, {}, 0});
+  }
+  if (const auto path = flags.get_string("prompts-file")) read_prompts_file(*path, sampling, inputs);
+  if (inputs.empty()) {
+    fail_param(ErrorKind::kUsage, "prompt", "no prompt: give --prompt TEXT, --prompt-ids 1,2,3 or --prompts-file F.jsonl");
+  }
+  return inputs;
+}
+
+void log_speed(const std::vector<GenerateResult>& results) {
+  // Requests run side by side, so the time of all of them is that of the slowest.
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  int64_t prefill_us = 0;
+  int64_t decode_us = 0;
+  for (const GenerateResult& result : results) {
+    if (result.error.has_value()) continue;
+    prompt_tokens += result.choice == 0 ? static_cast<int64_t>(result.prompt_token_ids.size()) : 0;
+    output_tokens += std::max<int64_t>(0, static_cast<int64_t>(result.token_ids.size()) - 1);
+    prefill_us = std::max(prefill_us, result.queue_us + result.prefill_us);
+    decode_us = std::max(decode_us, result.decode_us);
+  }
+  const auto rate = [](int64_t tokens, int64_t us) { return us > 0 ? static_cast<double>(tokens) * 1e6 / static_cast<double>(us) : 0.0; };
+  spdlog::info("prompt {} tokens in {:.2f} s ({:.1f} tokens/s); output {} tokens after the first in {:.2f} s ({:.1f} tokens/s)",
+               prompt_tokens, static_cast<double>(prefill_us) / 1e6, rate(prompt_tokens, prefill_us), output_tokens,
+               static_cast<double>(decode_us) / 1e6, rate(output_tokens, decode_us));
+}
+
+}  // namespace
+
+int run_generate(const Flags& flags) {
+  EngineConfig config = engine_config(flags);
+  const SamplingParams sampling = sampling_params(flags);
+  const std::vector<Input> inputs = read_inputs(flags, sampling);
+  const bool json = flags.get_bool("json");
+  if (!json && (sampling.logprobs >= 0 || sampling.prompt_logprobs >= 0)) {
+    fail_param(ErrorKind::kUsage, "json", "--logprobs and --prompt-logprobs are printed with --json only: add --json");
+  }
+
+  // The engine sees only the requests that parsed; `position` leads back to the user's order.
+  std::vector<GenerateRequest> requests;
+  std::vector<size_t> position;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].request.has_value()) continue;
+    requests.push_back(*inputs[i].request);
+    position.push_back(i);
+  }
+
+  LLM llm(std::move(config));
+  InterruptGuard interrupt(llm);
+  const bool streamed = !json && inputs.size() == 1 && sampling.n == 1;
+  const auto on_event = [&](const StreamEvent& event) {
+    if (!streamed) return;
+    write_stdout(event.text);
+    flush_stdout();
+  };
+  std::vector<GenerateResult> results = llm.generate(requests, on_event);
+  for (GenerateResult& result : results) {
+    const Input& input = inputs[position[static_cast<size_t>(result.index)]];
+    if (result.error.has_value() && input.line > 0) result.error->message = fmt::format("line {}: {}", input.line, result.error->message);
+    result.index = static_cast<int64_t>(position[static_cast<size_t>(result.index)]);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].failure.has_value()) continue;
+    GenerateResult failed;
+    failed.index = static_cast<int64_t>(i);
+    failed.error = inputs[i].failure;
+    results.push_back(std::move(failed));
+  }
+  std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+
+  bool failed = false;
+  for (const GenerateResult& result : results) {
+    failed |= result.error.has_value();
+    if (json) {
+      write_stdout(result_to_json(result).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    } else if (result.error.has_value()) {
+      spdlog::error("{}", result.error->message);
+    } else {
+      write_stdout(streamed ? "\n" : result.text + "\n");
+    }
+  }
+  flush_stdout();
+  log_speed(results);
+  if (interrupt.interrupted()) return kExitInterrupted;
+  return failed ? 1 : 0;
+}
+
+}  // namespace minisgl::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+
+#include "minisgl/llm.h"
+
+namespace minisgl::cli {
+
+/// While alive, Ctrl-C (SIGINT) and SIGTERM abort the requests of `llm` instead of ending the program. One at a time per process.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(LLM& llm);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  /// A signal arrived since construction or reset().
+  bool interrupted() const;
+  void reset();
+};
+
+}  // namespace minisgl::cli
