@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -14,6 +11,7 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/json_lines.h"
 #include "cli/output.h"
 #include "llm/request_json.h"
 
@@ -44,26 +42,6 @@ Prompt text_or_chat(const Flags& flags, std::string text) {
   return chat;
 }
 
-void read_prompts_file(const std::string& path, const SamplingParams& defaults, std::vector<Input>& inputs) {
-  std::ifstream file(path);
-  if (!file) fail_param(ErrorKind::kIo, "prompts-file", "--prompts-file {}: {}", path, std::strerror(errno));
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Input input;
-    input.line = number;
-    try {
-      input.request = parse_request_json(Json::parse(line), defaults);
-    } catch (const Json::exception& error) {
-      input.failure = {error_kind_name(ErrorKind::kInvalidRequest), fmt::format("line {}: not JSON: {}", number, error.what()), ""};
-    } catch (const Error& error) {
-      input.failure = {error_kind_name(error.kind()), fmt::format("line {}: {}", number, error.what()), error.param()};
-    }
-    inputs.push_back(std::move(input));
-  }
-  if (file.bad()) fail_param(ErrorKind::kIo, "prompts-file", "--prompts-file {}: {}", path, std::strerror(errno));
-}
-
 std::vector<Input> read_inputs(const Flags& flags, const SamplingParams& sampling) {
   std::vector<Input> inputs;
   for (std::string text : flags.get_list("prompt")) {
@@ -73,7 +51,16 @@ std::vector<Input> read_inputs(const Flags& flags, const SamplingParams& samplin
   for (const std::string& ids : flags.get_list("prompt-ids")) {
     inputs.push_back({GenerateRequest{TokenPrompt{parse_token_ids(ids, "--prompt-ids")}, sampling}, {}, 0});
   }
-  if (const auto path = flags.get_string("prompts-file")) read_prompts_file(*path, sampling, inputs);
+  if (const auto path = flags.get_string("prompts-file")) {
+    read_json_lines(
+        *path, "prompts-file",
+        [&](int64_t line, const Json& object) {
+          inputs.push_back({parse_request_json(object, sampling), std::nullopt, line});
+        },
+        [&](int64_t line, const GenerateResult::Failure& failure) {
+          inputs.push_back({std::nullopt, failure, line});
+        });
+  }
   if (inputs.empty()) {
     fail_param(ErrorKind::kUsage, "prompt", "no prompt: give --prompt TEXT, --prompt-ids 1,2,3 or --prompts-file F.jsonl");
   }
