@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "engine/engine.h"
 #include "ops/cpu/cpu_probe.h"
 
 namespace minisgl::cli {
@@ -62,7 +63,7 @@ int run_bench_latency(const Flags& flags) {
   const int64_t output_tokens = positive(flags, "output-tokens", 64, 2);
   const int64_t runs = positive(flags, "runs", 5, 1);
   const ModelConfig config = load_model_config(resolve_model_path(engine.model, engine.revision));
-  const DType dtype = engine.dtype == "float32" ? DType::kFloat32 : engine.dtype == "bfloat16" ? DType::kBFloat16 : config.dtype;
+  const DType dtype = resolve_dtype(engine, config);
   engine.tokenizer = "none";
   if (!engine.max_model_len.has_value()) engine.max_model_len = std::min(config.max_position_embeddings, prompt_tokens + output_tokens + 1);
   const std::string model = engine.model;

@@ -1,0 +1,64 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/command_options.h"
+#include "cli/commands.h"
+#include "cli/json_lines.h"
+#include "cli/output.h"
+#include "llm/tokenizer_bundle.h"
+
+namespace minisgl::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool skip_special) {
+  for (const int32_t id : ids) {
+    if (!tokenizer.id_to_token(id).has_value()) {
+      fail_param(ErrorKind::kInvalidRequest, "token_ids", "token id {} is not in the vocabulary of {} tokens", id, tokenizer.vocab_size());
+    }
+  }
+  const Json line = {{"token_ids", ids}, {"text", tokenizer.decode(ids, skip_special)}};
+  write_stdout(line.dump() + "\n");
+}
+
+}  // namespace
+
+int run_detokenize(const Flags& flags) {
+  const TokenizerBundle bundle = load_tokenizer_bundle(engine_config(flags));
+  const Tokenizer& tokenizer = bundle.require_tokenizer();
+  const bool skip_special = flags.get_bool("skip-special-tokens");
+  const std::vector<std::string> lists = flags.get_list("ids");
+  const auto file = flags.get_string("file");
+  if (lists.empty() == !file.has_value()) fail_param(ErrorKind::kUsage, "ids", "give one of --ids 1,2,3 and --file F.jsonl");
+
+  for (const std::string& list : lists) print_text(tokenizer, parse_token_ids(list, "--ids"), skip_special);
+  int status = 0;
+  if (file.has_value()) {
+    read_json_lines(
+        *file, "file",
+        [&](int64_t, const Json& object) {
+          const bool valid = object.is_object() && object.contains("token_ids") && object["token_ids"].is_array();
+          std::vector<int32_t> ids;
+          if (valid) {
+            for (const Json& id : object["token_ids"]) {
+              // Anything that is not an id of 31 bits is caught as one that is not in the vocabulary.
+              ids.push_back(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX ? id.get<int32_t>() : -1);
+            }
+          } else {
+            fail_param(ErrorKind::kInvalidRequest, "token_ids", "it must be {{\"token_ids\": [1, 2, 3]}}");
+          }
+          print_text(tokenizer, ids, skip_special);
+        },
+        [&](int64_t, const GenerateResult::Failure& failure) {
+          write_stdout(Json({{"error", failure.message}}).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+          status = 1;
+        });
+  }
+  return status;
+}
+
+}  // namespace minisgl::cli
