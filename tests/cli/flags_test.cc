@@ -10,7 +10,8 @@
 namespace minisgl::cli {
 namespace {
 
-std::string error_of(Command command, const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {}) {
+std::string error_of(Command command, const std::vector<std::string>& arguments,
+                     const std::map<std::string, std::string>& environment = {}) {
   try {
     parse_flags(command, arguments, environment);
   } catch (const Error& error) {
@@ -23,8 +24,8 @@ std::string error_of(Command command, const std::vector<std::string>& arguments,
 TEST(FlagsTest, CommandLineWinsOverEnvironmentWinsOverFile) {
   const test::TemporaryFolder folder;
   const std::string file = folder.write("c.toml", "max-tokens = 1\ntemperature = 0.5\nseed = 3\nstop = [\"a\", \"b c\"]\n");
-  const Flags flags = parse_flags(kGenerate, {"--max-tokens", "3", "--config", file},
-                                  {{"MINISGL_MAX_TOKENS", "2"}, {"MINISGL_TEMPERATURE", "0.25"}});
+  const Flags flags =
+      parse_flags(kGenerate, {"--max-tokens", "3", "--config", file}, {{"MINISGL_MAX_TOKENS", "2"}, {"MINISGL_TEMPERATURE", "0.25"}});
   EXPECT_EQ(flags.get_int("max-tokens"), 3);
   EXPECT_EQ(flags.get_float("temperature"), 0.25);
   EXPECT_EQ(flags.get_int("seed"), 3);
@@ -39,7 +40,8 @@ TEST(FlagsTest, PrintedConfigurationReadsBackTheSame) {
 }
 
 TEST(FlagsTest, ValuesMayLookLikeFlags) {
-  const Flags flags = parse_flags(kGenerate, {"--prompt", "--help", "--prompt=-x", "--top-k", "-1", "--prompt", "[1, 2]", "--prompt", ""}, {});
+  const Flags flags =
+      parse_flags(kGenerate, {"--prompt", "--help", "--prompt=-x", "--top-k", "-1", "--prompt", "[1, 2]", "--prompt", ""}, {});
   EXPECT_EQ(flags.get_list("prompt"), (std::vector<std::string>{"--help", "-x", "[1, 2]", ""}));
   EXPECT_EQ(flags.get_int("top-k"), -1);
   EXPECT_FALSE(flags.get_bool("help"));
@@ -49,7 +51,8 @@ TEST(FlagsTest, UnknownNamesAreRefusedWithTheNearestOne) {
   EXPECT_NE(error_of(kGenerate, {"--max-token", "3"}).find("did you mean --max-tokens?"), std::string::npos);
   EXPECT_NE(error_of(kGenerate, {}, {{"MINISGL_MAX_TOKEN", "3"}}).find("did you mean MINISGL_MAX_TOKENS?"), std::string::npos);
   const test::TemporaryFolder folder;
-  EXPECT_NE(error_of(kGenerate, {"--config", folder.write("c.toml", "temprature = 1\n")}).find("did you mean temperature?"), std::string::npos);
+  EXPECT_NE(error_of(kGenerate, {"--config", folder.write("c.toml", "temprature = 1\n")}).find("did you mean temperature?"),
+            std::string::npos);
   EXPECT_NE(error_of(kDoctor, {"--max-tokens", "3"}).find("does not belong to 'minisgl doctor'"), std::string::npos);
 }
 

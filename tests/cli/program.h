@@ -70,6 +70,8 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
   return result;
 }
 
-inline std::string fixture(const std::string& model) { return std::string(MINISGL_TEST_DATA) + "/models/" + model; }
+inline std::string fixture(const std::string& model) {
+  return std::string(MINISGL_TEST_DATA) + "/models/" + model;
+}
 
 }  // namespace minisgl::test
