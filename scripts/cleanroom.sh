@@ -53,6 +53,7 @@ else
   trap 'rm -rf "$room"' EXIT
 fi
 tar -C "$room" -xpf "$ARCHIVE"
+chmod 755 "$room"  # mktemp's 700 would shut out every user but root
 for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
   if [[ -e $file ]]; then cp -L "$file" "$room$file"; fi
 done

@@ -124,7 +124,7 @@ if [[ $mode == long ]]; then
 fi
 
 print_parts
-print_totals
+print_totals "$logs"
 stop_if_failed
 say ""
 grep 'tests passed' "$logs/release tests.ctest"

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # System packages: what a job needs, what of it is missing, and its installation. Sourced after output.sh.
 #
+# shellcheck disable=SC2034  # the scripts that source this file use the lists
+#
 # A need is `package`, or `package:command` for a tool that may also come from elsewhere: it is met by the command or by the package.
 
 readonly BUILD_NEEDS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev
@@ -67,7 +69,7 @@ install_packages() {
     die "this set-up knows Debian 12 only; install the list above by your system's means, then run again with --no-setup"
   fi
   say "System packages missing: ${missing[*]}"
-  if ((EUID != 0)); then
+  if [[ $(id -u) != 0 ]]; then
     print_download_sizes "${missing[@]}" || say "  (sizes unknown until 'apt-get update' has been run)"
     say "Run this, then start again:"
     say "  sudo apt-get update && sudo apt-get install --no-install-recommends ${missing[*]}"
@@ -75,7 +77,7 @@ install_packages() {
   fi
   export DEBIAN_FRONTEND=noninteractive
   if ! print_download_sizes "${missing[@]}"; then
-    say "The package lists are absent or old: apt-get update fetches them (about 10 MB) before sizes can be told."
+    say "The package lists are absent or old: apt-get update fetches them (about 15 MB) before sizes can be told."
     apt-get update -q
     print_download_sizes "${missing[@]}" || die "apt does not know one of: ${missing[*]}; check /etc/apt/sources.list"
   fi

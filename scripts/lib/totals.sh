@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the tests of all parts did, and what they did not do and why. Sourced after output.sh; reads $logs, which test.sh fills.
+# What the tests of all parts did, and what they did not do and why. Sourced after output.sh.
 
 # not_run_reasons <LastTest.log>: one line "reason|test" for every test that was skipped.
 not_run_reasons() {
@@ -9,9 +9,9 @@ not_run_reasons() {
        /^Test time = /           { if (skipped || reason != "") print (reason == "" ? "no reason given" : reason) "|" test }' "$1"
 }
 
-# print_totals: per part ctest's closing line, and below it the number of tests that did not run, with every reason.
+# print_totals <folder>: of the logs that test.sh left there (NAME.ctest and NAME.detail), per part ctest's closing line, and below it the number of tests that did not run, with every reason.
 print_totals() {
-  local log name
+  local logs=$1 log name
   step "Tests"
   for log in "$logs"/*.ctest; do
     [[ -f $log ]] || continue
