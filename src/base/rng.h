@@ -1,13 +1,14 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
+
+#include "base/float_math.h"
 
 namespace minisgl {
 
 /// Random numbers as pure functions of what they are for: no state, so that batch, rank, shard and graph cannot change a draw.
-/// Only +, -, *, / and integer operations, without contraction: the same bits on every instruction set.
+/// The same bits on every instruction set (see base/float_math.h).
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11): a bijection of the 128-bit counter
 /// for each 64-bit key.
@@ -29,34 +30,6 @@ constexpr std::array<uint32_t, 4> draw_bits(uint64_t seed, uint32_t choice, uint
   return philox4x32({block, position, choice, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
-namespace detail {
-
-/// log(1 + f) for f in [-1/2, 1/3]: 2 artanh(s) with s = f / (2 + f), the series cut where a term is below 2^-26 of the sum.
-constexpr float log1p_reduced(float f) {
-  const float s = f / (2.0f + f);
-  const float z = s * s;
-  float sum = 1.0f / 15.0f;
-  for (const float coefficient : {1.0f / 13.0f, 1.0f / 11.0f, 1.0f / 9.0f, 1.0f / 7.0f, 1.0f / 5.0f, 1.0f / 3.0f}) {
-    sum = sum * z + coefficient;
-  }
-  return 2.0f * s + 2.0f * s * (z * sum);
-}
-
-/// log(x) of a positive normal float32: x = 2^e * (1 + f) with f in [-1/3, 1/3]; ln 2 in two parts, the first exact times e.
-constexpr float log_positive(float x) {
-  uint32_t bits = std::bit_cast<uint32_t>(x);
-  int32_t exponent = static_cast<int32_t>(bits >> 23) - 127;
-  float mantissa = std::bit_cast<float>((bits & 0x007fffffu) | 0x3f800000u);
-  if (mantissa > 4.0f / 3.0f) {
-    mantissa *= 0.5f;
-    ++exponent;
-  }
-  const auto e = static_cast<float>(exponent);
-  return e * 0.693359375f + (log1p_reduced(mantissa - 1.0f) + e * -2.12194440e-4f);
-}
-
-}  // namespace detail
-
 /// A bound that no Gumbel number exceeds.
 inline constexpr float kMaxGumbel = 23.0f;
 
@@ -64,9 +37,9 @@ inline constexpr float kMaxGumbel = 23.0f;
 /// numbers that win a draw; there float32 resolves every value of `bits`.
 constexpr float gumbel_from_bits(uint32_t bits) {
   constexpr float kUnit = 1.0f / 4294967296.0f;
-  const float exponential = bits < 0x80000000u ? -detail::log1p_reduced(-((static_cast<float>(bits) + 0.5f) * kUnit))
-                                               : -detail::log_positive((static_cast<float>(~bits) + 0.5f) * kUnit);
-  return -detail::log_positive(exponential);
+  const float exponential = bits < 0x80000000u ? -log1p_reduced(-((static_cast<float>(bits) + 0.5f) * kUnit))
+                                               : -log_positive((static_cast<float>(~bits) + 0.5f) * kUnit);
+  return -log_positive(exponential);
 }
 
 /// The noise of one token in one draw. The token with the largest score + gumbel is a sample of softmax(score) (Gumbel-max).
