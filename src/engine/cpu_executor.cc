@@ -126,6 +126,7 @@ StepHandle CpuExecutor::launch(const StepPlan& plan) {
     slot.phase = Phase::kQueued;
   }
   next_launch_ = (next_launch_ + 1) % ring_.size();
+  ++pending_;
   changed_.notify_all();
   return StepHandle(&slot);
 }
@@ -144,13 +145,13 @@ void CpuExecutor::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] {
-      // Rejected steps are passed over; next_run_ never overtakes next_launch_.
-      while (next_run_ != next_launch_ && ring_[next_run_]->phase != Phase::kQueued) next_run_ = (next_run_ + 1) % ring_.size();
-      return stop_ || (next_run_ != next_launch_ && !dead_);
+      for (; pending_ > 0 && ring_[next_run_]->phase != Phase::kQueued; --pending_) next_run_ = (next_run_ + 1) % ring_.size();  // rejected
+      return stop_ || (pending_ > 0 && !dead_);
     });
     if (stop_) return;
     Slot& slot = *ring_[next_run_];
     next_run_ = (next_run_ + 1) % ring_.size();
+    --pending_;
     slot.phase = Phase::kRunning;
     lock.unlock();
     std::string failure;
