@@ -28,7 +28,8 @@ struct EngineConfig {
   int64_t max_running_requests = 256;
   /// Longest prompt plus output in tokens; empty: the model's max_position_embeddings, lowered to the pool.
   std::optional<int64_t> max_model_len;
-  /// Share of what is free after weights and workspaces that the KV pool may take.
+  /// Largest share of what is free after weights and workspaces that the KV pool may take. On the CPU the default pool is smaller: enough
+  /// for 8 sequences of the longest length, at most a quarter of what is free; num_pages asks for more.
   double memory_ratio = 0.9;
   /// KV pages, the dummy page not counted; empty: sized from memory.
   std::optional<int64_t> num_pages;

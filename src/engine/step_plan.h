@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace minisgl {
@@ -82,14 +83,16 @@ struct StepPlan {
 
   /// Flat token indices whose logits are computed, ascending. The head runs in blocks of at most 256 of them.
   std::vector<int32_t> logit_rows;
-  /// Logit rows that are sampled: the drawn id is written to the token pool at `position` of `row`.
+  /// Logit rows that are sampled, ascending by logit row, each at most once: the drawn id is written to the token pool at `position` of
+  /// `row`, which is the position after the logit row's token.
   struct Sample {
     int32_t logit_row;  ///< index into logit_rows
     int32_t row;
     int32_t position;
   };
   std::vector<Sample> samples;
-  /// Logit rows whose log-probability of a known token is wanted (prompt log-probabilities), with `top` most likely ones.
+  /// Logit rows whose log-probability of a known token is wanted (prompt log-probabilities), with `top` most likely ones. Ascending by
+  /// logit row, each at most once.
   struct Target {
     int32_t logit_row;
     int32_t token_id;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -10,12 +9,10 @@
 #include "checkpoint/model_config.h"
 #include "distributed/communicator.h"
 #include "model/forward_batch.h"
+#include "model/weights.h"
 #include "ops/ops.h"
 
 namespace minisgl {
-
-/// Called while weights load: bytes read so far and in all.
-using LoadProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 /// The decoder-only transformer behind every architecture: embedding, `num_layers` of {RMSNorm, attention, RMSNorm, MLP or experts} with
 /// residuals, final RMSNorm, head. Switched by ModelConfig alone. Activations are float32 on the CPU, weights and KV `dtype`.

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/model_config.h"
+#include "kvcache/kv_pool.h"
+#include "minisgl/config.h"
+
+namespace minisgl {
+
+/// What the system could still give this process, in bytes: the smaller of the machine's available memory (MemAvailable) and what the
+/// limits of its cgroups leave, counting cached files as available.
+size_t available_memory_bytes();
+
+/// How the memory of one engine is divided, once, before anything is allocated (contract 10): weights, then the largest workspaces, then
+/// the KV pages from what is left.
+struct MemoryPlan {
+  size_t available_bytes = 0;  ///< before anything was loaded
+  size_t weight_bytes = 0;
+  size_t workspace_bytes = 0;  ///< activations, logits, page table and token pool; resident only as far as used
+  size_t kv_bytes = 0;         ///< of num_pages pages and the dummy page; resident only as far as used
+  size_t page_bytes = 0;       ///< of one page in all layers
+  int64_t page_size = 0;       ///< tokens
+  int64_t num_pages = 0;
+  int64_t kv_tokens = 0;       ///< num_pages * page_size
+  int64_t max_model_len = 0;   ///< longest prompt plus output, tokens
+  int64_t max_running_requests = 0;
+  int64_t max_step_tokens = 0;  ///< most tokens of one step
+};
+
+/// Refuses weights that do not fit into memory: throws Error(kOutOfMemory) with the numbers.
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model);
+
+/// The limit L before the pool is sized: config.max_model_len, by default max_position_embeddings. A larger one is allowed with a warning.
+int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model);
+
+/// Sizes the KV pool on the CPU. `workspace_bytes` is what activations and logits take. Without --num-pages: enough for 8 sequences of L,
+/// at most a quarter of the memory that is free after weights and workspaces, at most memory_ratio of it. A pool smaller than L lowers an
+/// L that was not asked for explicitly, and says so. Throws Error(kOutOfMemory) with the numbers and the flag to change.
+MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, const CacheGroup& group, size_t available_bytes,
+                       size_t weight_bytes, size_t workspace_bytes);
+
+/// "1.5 GiB", "130.2 MiB": for messages.
+std::string format_bytes(size_t bytes);
+
+}  // namespace minisgl
