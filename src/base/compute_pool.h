@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 
 namespace minisgl {
 
@@ -27,9 +27,10 @@ class ComputePool {
   /// is rethrown here after the job has ended. Must not be called from inside a body. Allocates nothing.
   template <typename Body>
   void parallel_for(int64_t items, int64_t grain, const Body& body) {
-    run(items, grain, [](const void* context, int64_t begin, int64_t end, int member) {
-      (*static_cast<const Body*>(context))(begin, end, member);
-    }, &body);
+    run(
+        items, grain,
+        [](const void* context, int64_t begin, int64_t end, int member) { (*static_cast<const Body*>(context))(begin, end, member); },
+        &body);
   }
 
  private:
@@ -42,6 +43,10 @@ class ComputePool {
 
 /// CPUs this process may use: the smaller of its affinity mask and its cgroup quota (rounded down), at least 1.
 int available_cpus();
+
+/// CPUs that a control group grants by its quota (version 2 cpu.max, version 1 cfs_quota_us), its ancestors' included; infinity if there is
+/// no quota. `membership_file` has the form of /proc/self/cgroup, `mount` is where the hierarchies are mounted (/sys/fs/cgroup).
+double cgroup_cpu_quota(const std::string& membership_file, const std::string& mount);
 
 /// The pool of this process. The first call starts it with `threads` (0: available_cpus()); a later call with another number throws
 /// Error(kUsage) that names both numbers; 0 always fits.
