@@ -14,7 +14,11 @@
 
 #if defined(__AVX512F__)
 #define MINISGL_ISA_NAMESPACE avx512
+// GCC 12's header leaves the pass-through operand of _mm512_max_ps and others uninitialised on purpose, and warns about it.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #elif defined(__AVX2__)
 #define MINISGL_ISA_NAMESPACE avx2
 #include <immintrin.h>
