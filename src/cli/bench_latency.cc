@@ -81,14 +81,15 @@ int run_bench_latency(const Flags& flags) {
   request.sampling.ignore_eos = true;
 
   // Probes and runs take turns, so that both see the same neighbours; the limit is the best probe.
+  cpu::CpuProbe probe(pool, cpu::select_isa());
   double read_gbps = 0;
   double fma_gflops = 0;
   std::vector<double> prefill_rate;
   std::vector<double> decode_rate;
   std::vector<double> first_token_ms;
   for (int64_t run = 0; run <= runs; ++run) {
-    read_gbps = std::max(read_gbps, cpu::read_bandwidth_gbps(pool));
-    fma_gflops = std::max(fma_gflops, cpu::fma_gflops(pool));
+    read_gbps = std::max(read_gbps, probe.read_bandwidth_gbps());
+    fma_gflops = std::max(fma_gflops, probe.fma_gflops());
     const std::vector<GenerateResult> results = llm.generate(std::span(&request, 1));
     const GenerateResult& result = results.front();
     if (interrupt.interrupted()) return kExitInterrupted;
