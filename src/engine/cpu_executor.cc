@@ -26,7 +26,9 @@ class CpuExecutor::Slot final : public Step {
   const StepResult& wait(std::chrono::steady_clock::time_point deadline) override {
     std::unique_lock lock(executor_.mutex_);
     const auto ended = [&] { return phase == Phase::kDone || executor_.dead_; };
-    if (!executor_.changed_.wait_until(lock, deadline, ended)) {
+    if (deadline == std::chrono::steady_clock::time_point::max()) {
+      executor_.changed_.wait(lock, ended);
+    } else if (!executor_.changed_.wait_until(lock, deadline, ended)) {
       fail(ErrorKind::kTimeout, "step {} is not done within its deadline", plan.step);
     }
     // A step that was done before the executor died keeps its result.

@@ -1,7 +1,6 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -65,16 +64,8 @@ void Scheduler::step() {
   build_step();
   MINISGL_CHECK(!plan_.rows.empty(), "{} requests wait, {} run, and no step can be built", waiting(), running());
   last_launched_step_ = plan_.step;
-  try {
-    const StepHandle handle = executor_.launch(plan_);
-    commit(handle->wait(Clock::time_point::max()));
-  } catch (const std::exception& error) {
-    // Neither call throws for a plan or a deadline here: the executor itself is broken.
-    StepResult result;
-    result.status = StepResult::Status::kFatal;
-    result.message = error.what();
-    commit(result);
-  }
+  const StepHandle handle = executor_.launch(plan_);
+  commit(handle->wait(Clock::time_point::max()));
   pages_.commit(plan_.step);
   rows_.commit(plan_.step);
   remove_finished();

@@ -23,7 +23,6 @@ struct SchedulerConfig {
   int64_t page_size = 0;
   /// Most prompt tokens in one step; a longer prompt is computed in chunks.
   int64_t max_prefill_tokens = 0;
-  int64_t max_top_logprobs = 20;
 };
 
 /// Decides what each step computes: admits waiting requests in order of arrival, computes prompts before it decodes, decodes all running
@@ -36,7 +35,8 @@ class Scheduler {
  public:
   using OutputHandler = std::function<void(const RequestOutput&)>;
 
-  /// `executor` outlives the scheduler. `on_output` is called from within step() and must not call the scheduler.
+  /// `executor` outlives the scheduler. `on_output` is called from within step() and abort_all(); it must neither throw nor call the
+  /// scheduler.
   Scheduler(Executor& executor, const SchedulerConfig& config, OutputHandler on_output);
   ~Scheduler();
 
