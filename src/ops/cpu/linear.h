@@ -22,7 +22,7 @@ void linear(ComputePool& pool, Isa isa, const Tensor& x, const CpuLinearWeight& 
 void linear_slices(ComputePool& pool, Isa isa, const Tensor& x, const CpuLinearWeight& weight, const Tensor& out);
 
 /// slices [k_slices, rows, n] float32, contiguous; out [rows, n] float32 or bfloat16, any row stride.
-void sum_slices(ComputePool& pool, Isa isa, const Tensor& slices, const Tensor& bias, const Tensor& out);
+void sum_slices(ComputePool& pool, const Tensor& slices, const Tensor& bias, const Tensor& out);
 
 /// Ops::pack_rows on all members of the pool.
 void pack_rows(ComputePool& pool, CpuLinearWeight& weight, int64_t row_begin, const Tensor& rows);

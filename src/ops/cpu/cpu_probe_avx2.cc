@@ -1,0 +1,1 @@
+#include "ops/cpu/cpu_probe_kernel.inl"
