@@ -94,7 +94,7 @@ class CpuOps final : public Ops {
     cpu::linear_slices(pool_, isa_, x, dynamic_cast<const CpuLinearWeight&>(weight), out);
   }
 
-  void sum_slices(const Tensor& slices, const Tensor& bias, const Tensor& out) override { cpu::sum_slices(pool_, isa_, slices, bias, out); }
+  void sum_slices(const Tensor& slices, const Tensor& bias, const Tensor& out) override { cpu::sum_slices(pool_, slices, bias, out); }
 
   void embedding(const Tensor& table, const Tensor& ids, const Tensor& out, int64_t vocab_begin) override {
     check_activation("table", table, {table.size(0), out.size(1)});
