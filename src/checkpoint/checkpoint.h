@@ -2,17 +2,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "tensor/tensor.h"
 
 namespace minisgl {
 
 struct ModelPath;
+struct StorageType;
 
 /// A weight as a file stores it.
 struct TensorInfo {
@@ -25,6 +28,17 @@ struct TensorInfo {
   size_t stored_bytes = 0;
 };
 
+/// A tensor and where its bytes are. Made by the readers of the file formats; the rest of the program sees TensorInfo.
+struct StoredTensor {
+  TensorInfo info;
+  const StorageType* type = nullptr;
+  size_t file = 0;
+  size_t offset_bytes = 0;
+  /// GGUF's "llama" files keep the two halves of each head of the q and k projections interleaved: row 2 i + t of a head is row
+  /// t head_dim / 2 + i in Hugging Face's order. Here the head dimension of such a tensor; 0: rows are in order.
+  int64_t interleaved_head_dim = 0;
+};
+
 /// The weights of a model, memory-mapped, by Hugging Face names. One object per load: it also keeps account of what was claimed, so that
 /// a loader can insist that every expected tensor is there and nothing is left over.
 ///
@@ -32,9 +46,8 @@ struct TensorInfo {
 /// other's. claim() and mark_used() are for one thread; the const members, read_rows() included, may be called from several at once.
 class Checkpoint {
  public:
-  virtual ~Checkpoint() = default;
-  Checkpoint(const Checkpoint&) = delete;
-  Checkpoint& operator=(const Checkpoint&) = delete;
+  /// For the readers below. The tensors' places have been checked. Throws Error(kBadModel) for a name that appears twice.
+  Checkpoint(std::string source, std::vector<MappedFile> files, std::vector<StoredTensor> tensors);
 
   bool contains(std::string_view name) const;
   /// Throws Error(kBadModel) if there is no such tensor.
@@ -59,26 +72,24 @@ class Checkpoint {
   /// the tensor, Error(kNotSupported) for a stored type that cannot be converted.
   void read_rows(std::string_view name, int64_t row_begin, int64_t row_count, DType out_dtype, void* out) const;
 
- protected:
-  explicit Checkpoint(std::string source) : source_(std::move(source)) {}
-
-  /// Registers a tensor under the next index. Throws Error(kBadModel) for a name that is already there.
-  void add(TensorInfo info);
-  /// read_rows() of tensor `index`, with checked arguments.
-  virtual void read(size_t index, int64_t row_begin, int64_t row_count, DType out_dtype, void* out) const = 0;
-
  private:
-  size_t index_of(std::string_view name) const;
+  const StoredTensor& find(std::string_view name) const;
 
   std::string source_;
-  std::vector<TensorInfo> tensors_;
+  std::vector<MappedFile> files_;
+  std::vector<StoredTensor> tensors_;
   std::vector<bool> used_;
-  std::unordered_map<std::string_view, size_t> index_;
+  std::unordered_map<std::string, size_t> index_;
   size_t total_bytes_ = 0;
 };
 
 /// Opens the weights of a folder (model.safetensors, or the shards of model.safetensors.index.json) or of a GGUF file. Throws
 /// Error(kBadModel, kNotFound, kIo or kNotSupported) with the file at fault; Error(kUsage) for a shape, which has no weights.
 std::unique_ptr<Checkpoint> open_checkpoint(const ModelPath& model);
+
+/// The same for a folder and for a GGUF file. A GGUF's tensor names are translated ("blk.3.attn_q.weight" to
+/// "model.layers.3.self_attn.q_proj.weight"); a name without a translation stays as it is.
+std::unique_ptr<Checkpoint> open_safetensors_checkpoint(const std::filesystem::path& folder);
+std::unique_ptr<Checkpoint> open_gguf_checkpoint(const std::filesystem::path& file);
 
 }  // namespace minisgl

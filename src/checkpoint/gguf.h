@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -41,6 +42,8 @@ class GgufFile {
 
   const MappedFile& file() const { return file_; }
   const std::filesystem::path& path() const { return file_.path(); }
+  /// Gives the mapping away; only tensors() is of use afterwards.
+  MappedFile take_file() && { return std::move(file_); }
 
   bool contains(std::string_view key) const;
   /// In the file's order.
@@ -74,7 +77,7 @@ class GgufFile {
   const Value* find(std::string_view key) const;
   const Value* find_array(std::string_view key) const;
   Value read_value(Reader& reader, const std::string& key) const;
-  int64_t integer_at(const Value& value, ValueType type, size_t offset_bytes, std::string_view key) const;
+  int64_t integer_at(ValueType type, size_t offset_bytes, std::string_view key) const;
 
   MappedFile file_;
   std::vector<std::string> keys_;
