@@ -27,12 +27,21 @@ static void float_to_bf16(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; i += kWidth) write(out + i, read(x + i, n - i), n - i);
 }
 
+/// x * 2^n for integral n in [-252, 252], with gradual underflow.
+MINISGL_INLINE V scale_by_pow2(V x, V n) {
+#if defined(__AVX512F__)
+  return {_mm512_scalef_ps(x.v, n.v)};
+#else
+  // In two factors, each a normal number.
+  const V half = round_nearest(mul(n, broadcast(0.5f)));
+  return mul(mul(x, pow2(half)), pow2(sub(n, half)));
+#endif
+}
+
 /// exp(x) within 1.5 units in the last place, gradual underflow included; exp(0) = 1, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
-///
-/// x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite's split of ln 2); exp(r) by the polynomial of Cephes' expf. 2^n is applied as two
-/// factors because n reaches from -150 to 128.
+/// x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite's split of ln 2); exp(r) by the polynomial of Cephes' expf.
 MINISGL_INLINE V exp(V x) {
-  // min and max give their second operand where one is NaN.
+  // min and max give their second operand where one is NaN. Beyond the bounds the result is 0 or inf, and n stays small.
   x = min(broadcast(89.0f), max(broadcast(-104.0f), x));
   const V n = round_nearest(mul(x, broadcast(1.44269504f)));
   V r = fmadd(n, broadcast(-0.693359375f), x);
@@ -44,8 +53,7 @@ MINISGL_INLINE V exp(V x) {
   p = fmadd(p, r, broadcast(1.6666665459e-1f));
   p = fmadd(p, r, broadcast(5.0000001201e-1f));
   p = add(fmadd(mul(r, r), p, r), broadcast(1.0f));
-  const V half = round_nearest(mul(n, broadcast(0.5f)));
-  return mul(mul(p, pow2(half)), pow2(sub(n, half)));
+  return scale_by_pow2(p, n);
 }
 
 static void exp_row(const float* x, int64_t n, float* out) {
