@@ -1,0 +1,117 @@
+#include "model/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/compute_pool.h"
+
+namespace minisgl {
+namespace {
+
+std::vector<float> random_values(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+/// Ranks that are threads of this process: each copies its part to where all can read it.
+class ThreadCommunicator final : public Communicator {
+ public:
+  struct Group {
+    explicit Group(int size) : parts(static_cast<size_t>(size)), barrier(size) {}
+    std::vector<Tensor> parts;
+    std::barrier<> barrier;
+  };
+  ThreadCommunicator(Group& group, int rank) : group_(group), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_.parts.size()); }
+  void all_gather(const Tensor& part, const Tensor& out) override {
+    group_.parts[static_cast<size_t>(rank_)] = part;
+    group_.barrier.arrive_and_wait();
+    auto* to = out.data<float>();
+    for (const Tensor& from : group_.parts) {
+      std::memcpy(to, from.raw(), static_cast<size_t>(from.shape().elements()) * sizeof(float));
+      to += from.shape().elements();
+    }
+    group_.barrier.arrive_and_wait();
+  }
+
+ private:
+  Group& group_;
+  int rank_;
+};
+
+TEST(RowParallelSlices, IsTheLargestPowerOfTwoThatDividesUpToEight) {
+  EXPECT_EQ(row_parallel_slices(3072), 8);
+  EXPECT_EQ(row_parallel_slices(96), 8);
+  EXPECT_EQ(row_parallel_slices(12), 4);
+  EXPECT_EQ(row_parallel_slices(6), 2);
+  EXPECT_EQ(row_parallel_slices(7), 1);
+}
+
+TEST(RowParallelLinear, HasTheSameBitsOnOneRankAndOnSeveral) {
+  constexpr int64_t kTokens = 5, kN = 48, kK = 192;
+  const std::vector<float> weight = random_values(kN * kK, 1);
+  const std::vector<float> x = random_values(kTokens * kK, 2);
+  const std::vector<float> bias = random_values(kN, 3);
+
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    std::vector<float> expected;
+    for (const int ranks : {1, 2, 4, 8}) {
+      ThreadCommunicator::Group group(ranks);
+      std::vector<std::vector<float>> results(static_cast<size_t>(ranks), std::vector<float>(kTokens * kN));
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back([&, rank] {
+          ComputePool pool(1);
+          const auto ops = make_cpu_ops(pool);
+          ThreadCommunicator communicator(group, rank);
+          RowParallelLinear layer(*ops, communicator, kN, kK, true, dtype, kTokens);
+          const int64_t share = kK / ranks;
+          std::vector<float> columns;
+          for (int64_t row = 0; row < kN; ++row) {
+            const auto begin = weight.begin() + row * kK + rank * share;
+            columns.insert(columns.end(), begin, begin + share);
+          }
+          ops->pack_rows(layer.weight(), 0, Tensor(columns.data(), DType::kFloat32, {kN, share}));
+          std::copy(bias.begin(), bias.end(), layer.bias().data<float>());
+          auto input = x;
+          const Tensor local = Tensor(input.data(), DType::kFloat32, {kTokens, kK}).columns(rank * share, share);
+          layer.forward(local, Tensor(results[static_cast<size_t>(rank)].data(), DType::kFloat32, {kTokens, kN}));
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      if (ranks == 1) expected = results[0];
+      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(results[static_cast<size_t>(rank)], expected) << rank << " of " << ranks;
+    }
+    for (int64_t n = 0; n < kN; ++n) {  // the bias is there once
+      double sum = bias[static_cast<size_t>(n)];
+      for (int64_t k = 0; k < kK; ++k) {
+        const float w = weight[static_cast<size_t>(n * kK + k)];
+        sum += x[static_cast<size_t>(k)] * (dtype == DType::kBFloat16 ? static_cast<float>(BFloat16(w)) : w);
+      }
+      EXPECT_NEAR(expected[static_cast<size_t>(n)], sum, 1e-4) << n;
+    }
+  }
+}
+
+TEST(SelfCommunicator, GathersItsOwnPart) {
+  const auto self = make_self_communicator();
+  EXPECT_EQ(self->rank(), 0);
+  EXPECT_EQ(self->size(), 1);
+  std::vector<float> part = random_values(12, 1);
+  std::vector<float> out(12);
+  self->all_gather(Tensor(part.data(), DType::kFloat32, {3, 4}), Tensor(out.data(), DType::kFloat32, {3, 4}));
+  EXPECT_EQ(out, part);
+}
+
+}  // namespace
+}  // namespace minisgl
