@@ -69,7 +69,9 @@ GgufVocabulary small_vocabulary(const std::string& pre) {
   return v;
 }
 
-std::vector<int32_t> plain(const Tokenizer& tokenizer, const std::string& text) { return tokenizer.encode(text, {.add_special_tokens = false}); }
+std::vector<int32_t> plain(const Tokenizer& tokenizer, const std::string& text) {
+  return tokenizer.encode(text, {.add_special_tokens = false});
+}
 
 TEST(GgufVocabulary, PresetsSplitDigitsAsTheirModelsDo) {
   using Ids = std::vector<int32_t>;
@@ -120,7 +122,11 @@ TEST(GgufVocabulary, RefusesWhatItCannotDo) {
             "tokenizer.ggml.pre is 'klingon'; supported: default, gpt-2, smollm, starcoder, qwen2, llama-bpe");
   EXPECT_EQ(message([](V& v) { v.token_types.pop_back(); }), "tokenizer.ggml.token_type has 260 entries for 261 tokens");
   EXPECT_EQ(message([](V& v) { v.bos_id = 261; }), "tokenizer.ggml.bos_token_id is 261; the vocabulary has 261 tokens");
-  EXPECT_EQ(message([](V& v) { v.tokens[7] = "12"; v.merges.clear(); }), "tokenizer.ggml.tokens[256] '12' is also token 7");
+  EXPECT_EQ(message([](V& v) {
+              v.tokens[7] = "12";
+              v.merges.clear();
+            }),
+            "tokenizer.ggml.tokens[256] '12' is also token 7");
   EXPECT_EQ(message([](V& v) { v.merges[0] = "12"; }), "tokenizer.ggml.merges[0] is '12'; expected two tokens with one space between");
   EXPECT_EQ(message([](V& v) { v.merges[0] = "1 3"; }),
             "tokenizer.ggml.merges: merge 0 ('1' '3') needs the token '13', which is not in the vocabulary");

@@ -56,7 +56,7 @@ def merges_of(words, count):
 
 
 def model(alphabet, words, count, **options):
-    merges = merges_of(words, count)
+    merges = merges_of([w for w in words if set(w) <= set(alphabet)], count)
     tokens = list(alphabet)
     for left, right in merges:
         if left + right not in tokens:
@@ -89,7 +89,7 @@ def models():
     few_bytes = {**text, "vocab": {t: i for i, t in enumerate(["<unk>"] + BYTES[0x80:0xF0] + [t for t in text["vocab"] if t != "<unk>"])}}
     return {
         "bytes": model(alphabet, byte_words(), 100),
-        "bytes_missing": model([c for c in alphabet if c not in "Ġ!é"], [w for w in byte_words() if not set(w) & set("Ġ!é")], 40),
+        "bytes_missing": model([c for c in alphabet if c not in "Ġ!é"], byte_words(), 40),
         "text": {**text, "unk_token": "<unk>"},
         "text_drop": text,
         "fallback": {**byte_tokens, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True},
@@ -146,7 +146,6 @@ def variants():
     yield "ignore_merges", "bytes", dict(b, model={"ignore_merges": True}, pre_tokenizer=seq("pre", split({"Regex": r"\s?\w+"}), byte_level(regex=False)))
     yield "bytes_with_template", "bytes", dict(b, post_processor=template(["<s>"], ["</s>", "<s>"]))
     yield "post_sequence", "bytes", dict(b, post_processor=seq("post", byte_level(), template(["<s>"], [])))
-    yield "post_sequence_twice", "bytes", dict(b, post_processor=seq("post", template(["<s>"], ["<s>"]), template(["</s>"], ["</s>"])))
     yield "roberta", "bytes", dict(b, post_processor={"type": "RobertaProcessing", "sep": ["</s>", "</s>"], "cls": ["<s>", "<s>"],
                                                       "trim_offsets": True, "add_prefix_space": False})
     yield "bert", "bytes", dict(b, post_processor={"type": "BertProcessing", "sep": ["</s>", "</s>"], "cls": ["<s>", "<s>"]})
@@ -253,8 +252,13 @@ def cases_of(tokenizer, rng, random_count):
     size = tokenizer.get_vocab_size()
     lists = [c["ids"] for c in encode] + [[rng.randrange(size) for _ in range(rng.randint(1, 10))] for _ in range(len(texts) // 2 + 1)]
     for ids in lists:
-        shown = tokenizer.decode(ids, skip_special_tokens=False)
-        hidden = tokenizer.decode(ids, skip_special_tokens=True)
+        try:
+            shown = tokenizer.decode(ids, skip_special_tokens=False)
+            hidden = tokenizer.decode(ids, skip_special_tokens=True)
+        except BaseException as error:  # Strip panics on a token that is shorter than what it strips
+            if type(error).__name__ != "PanicException":
+                raise
+            continue
         decode.append({"ids": ids, "shown": shown, **({} if hidden == shown else {"hidden": hidden})})
     return {"encode": encode, "decode": decode}
 
