@@ -14,7 +14,8 @@
 
 namespace minisgl {
 
-/// A log-probability of the raw logits (before penalties and temperature), natural logarithm. Minus infinity is -9999.0.
+/// A log-probability of the raw logits (before penalties and temperature), natural logarithm; minus infinity for probability 0 (JSON output
+/// prints -9999.0).
 struct TokenLogprob {
   int32_t token_id = 0;
   double logprob = 0;

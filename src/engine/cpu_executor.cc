@@ -26,7 +26,9 @@ class CpuExecutor::Slot final : public Step {
   const StepResult& wait(std::chrono::steady_clock::time_point deadline) override {
     std::unique_lock lock(executor_.mutex_);
     const auto ended = [&] { return phase == Phase::kDone || executor_.dead_; };
-    if (!executor_.changed_.wait_until(lock, deadline, ended)) {
+    if (deadline == std::chrono::steady_clock::time_point::max()) {
+      executor_.changed_.wait(lock, ended);
+    } else if (!executor_.changed_.wait_until(lock, deadline, ended)) {
       fail(ErrorKind::kTimeout, "step {} is not done within its deadline", plan.step);
     }
     // A step that was done before the executor died keeps its result.
@@ -46,6 +48,7 @@ class CpuExecutor::Slot final : public Step {
 
   void release() noexcept override {
     const std::lock_guard lock(executor_.mutex_);
+    --executor_.held_;
     released = true;
     masks_ready = true;
     if (phase == Phase::kDone) phase = Phase::kFree;
@@ -84,7 +87,7 @@ CpuExecutor::CpuExecutor(const Settings& settings, ForwardModel& model, std::spa
       logits_(DType::kFloat32, {settings.logit_block_rows, settings.limits.vocab_size}, ops.device()) {
   jobs_.reserve(static_cast<size_t>(settings.logit_block_rows));
   job_logprob_row_.reserve(static_cast<size_t>(settings.logit_block_rows));
-  // One slot more than can be in flight: the result of a committed step stays readable while the ring is full.
+  // One slot more than handles: a step that was released unfinished does not stand in the way of the next launch.
   for (int i = 0; i < settings.max_in_flight + 1; ++i) ring_.push_back(std::make_unique<Slot>(*this));
   worker_ = std::thread([this] { work(); });
 }
@@ -111,7 +114,8 @@ StepHandle CpuExecutor::launch(const StepPlan& plan) {
   const std::string error = validator_.check(plan);
   const std::lock_guard lock(mutex_);
   Slot& slot = *ring_[next_launch_];
-  MINISGL_CHECK(slot.phase == Phase::kFree && slot.released, "more than {} steps in flight", settings_.max_in_flight);
+  MINISGL_CHECK(held_ < settings_.max_in_flight && slot.phase == Phase::kFree, "more than {} steps in flight", settings_.max_in_flight);
+  ++held_;
   slot.released = false;
   slot.masks_ready = false;
   slot.masks.clear();

@@ -103,6 +103,7 @@ class CpuExecutor final : public Executor {
   std::vector<std::unique_ptr<Slot>> ring_;
   size_t next_launch_ = 0;  // slot of the next launch()
   size_t next_run_ = 0;     // slot that the worker takes next
+  int held_ = 0;            // handles not released
   size_t pending_ = 0;      // slots launched and not yet taken
   bool stop_ = false;
   bool dead_ = false;

@@ -36,6 +36,12 @@ void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::s
 /// The limit L before the pool is sized: config.max_model_len, by default max_position_embeddings. A larger one is allowed with a warning.
 int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model);
 
+/// Tokens per page: config.page_size, by default 16 on the CPU.
+int64_t resolve_page_size(const EngineConfig& config);
+
+/// Most tokens of one step: a whole prefill budget, or one token of every running request.
+int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len);
+
 /// Sizes the KV pool on the CPU. `workspace_bytes` is what activations and logits take. Without --num-pages: enough for 8 sequences of L,
 /// at most a quarter of the memory that is free after weights and workspaces, at most memory_ratio of it. A pool smaller than L lowers an
 /// L that was not asked for explicitly, and says so. Throws Error(kOutOfMemory) with the numbers and the flag to change.

@@ -21,8 +21,8 @@ struct RowSampling {
   int32_t choice = 0;
   int32_t prompt_tokens = 0;  ///< positions below this are prompt: the frequency and presence penalties skip them
   int32_t min_tokens = 0;     ///< below this many output tokens the ids in `banned_before_min` cannot be drawn
-  std::vector<int32_t> banned_before_min;
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<int32_t> banned_before_min = {};
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
   int32_t logprobs = -1;  ///< top log-probabilities reported with each sampled token; -1: none
 };
 

@@ -1,14 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
-#include <vector>
 
 #include "checkpoint/model_config.h"
 #include "engine/engine.h"
 #include "llm/tokenizer_bundle.h"
 #include "minisgl/llm.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/validation.h"
 
 namespace minisgl {
 
@@ -18,7 +19,8 @@ struct LLM::Impl {
   TokenizerBundle tokenizer;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Scheduler> scheduler;  // after engine: it must go first
-  std::vector<int32_t> eos_token_ids;    ///< sorted: every place the model declares one
+  RequestLimits limits;                  ///< among them the end-of-sequence set
+  std::function<void(const RequestOutput&)> on_output;  ///< of the generate() call that runs
   double load_seconds = 0;               ///< reading the weights
 
   std::atomic<bool> abort_requested{false};

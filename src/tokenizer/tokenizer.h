@@ -66,9 +66,10 @@ class Tokenizer {
   /// Every added token, by ascending id.
   std::span<const AddedToken> added_tokens() const;
 
+  struct Impl;
+
  private:
   friend class Detokenizer;
-  struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };

@@ -10,6 +10,7 @@
 namespace minisgl::cpu::MINISGL_ISA_NAMESPACE {
 
 constexpr int kGemmRows = 6;
+constexpr int64_t kCacheLine = 64;  // bytes
 /// Accumulator registers of the GEMM; the rest of the file holds one row of b and a broadcast element of a.
 constexpr int kAccumulators = kWidth == 16 ? 24 : 12;
 
@@ -76,13 +77,14 @@ static void gemm(int64_t rows, const float* a, int64_t a_stride, const float* b,
   }
 }
 
-// out[t], lane j = the 32-bit word t of rows[j].
+// out[t], lane j = the 32-bit word t of rows[j] from element `column` on.
 #if defined(__AVX512F__)
 
-MINISGL_INLINE void transpose(const void* const* rows, int64_t byte_offset, Words* out) {
+template <typename T>
+MINISGL_INLINE void transpose(const T* const* rows, int64_t column, Words* out) {
   __m512 r[16], t[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(static_cast<const char*>(rows[i]) + byte_offset);
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(rows[i] + column);
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
@@ -110,10 +112,11 @@ MINISGL_INLINE void transpose(const void* const* rows, int64_t byte_offset, Word
 
 #elif defined(__AVX2__)
 
-MINISGL_INLINE void transpose(const void* const* rows, int64_t byte_offset, Words* out) {
+template <typename T>
+MINISGL_INLINE void transpose(const T* const* rows, int64_t column, Words* out) {
   __m256 r[8], t[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(static_cast<const char*>(rows[i]) + byte_offset));
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(rows[i] + column));
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
@@ -136,37 +139,38 @@ MINISGL_INLINE void transpose(const void* const* rows, int64_t byte_offset, Word
 
 #else
 
-MINISGL_INLINE void transpose(const void* const* rows, int64_t byte_offset, Words* out) {
+template <typename T>
+MINISGL_INLINE void transpose(const T* const* rows, int64_t column, Words* out) {
   Words r[kWidth];
-  for (int i = 0; i < kWidth; ++i) __builtin_memcpy(&r[i], static_cast<const char*>(rows[i]) + byte_offset, sizeof r[i]);
+  for (int i = 0; i < kWidth; ++i) __builtin_memcpy(&r[i], rows[i] + column, sizeof r[i]);
   for (int t = 0; t < kWidth; ++t) out[t] = Words{r[0][t], r[1][t], r[2][t], r[3][t]};
 }
 
 #endif
 
 /// keys[d][j] = element d of rows[j], widened, for the 64 rows of a tile.
-MINISGL_INLINE void transpose_keys(const void* const* rows, int64_t head_dim, const float*, float* keys) {
+MINISGL_INLINE void transpose_keys(const float* const* rows, int64_t head_dim, float* keys) {
   for (int64_t j = 0; j < kAttentionTile; j += kWidth) {
     int64_t d = 0;
     for (; d + kWidth <= head_dim; d += kWidth) {
       Words words[kWidth];
-      transpose(rows + j, d * 4, words);
+      transpose(rows + j, d, words);
 #pragma GCC unroll 16
       for (int t = 0; t < kWidth; ++t) store(keys + (d + t) * kAttentionTile + j, V{reinterpret_cast<decltype(V::v)>(words[t])});
     }
     for (; d < head_dim; ++d) {
-      for (int lane = 0; lane < kWidth; ++lane) keys[d * kAttentionTile + j + lane] = static_cast<const float*>(rows[j + lane])[d];
+      for (int lane = 0; lane < kWidth; ++lane) keys[d * kAttentionTile + j + lane] = rows[j + lane][d];
     }
   }
 }
 
 /// The same for bfloat16, moved in pairs of elements.
-MINISGL_INLINE void transpose_keys(const void* const* rows, int64_t head_dim, const uint16_t*, float* keys) {
+MINISGL_INLINE void transpose_keys(const uint16_t* const* rows, int64_t head_dim, float* keys) {
   for (int64_t j = 0; j < kAttentionTile; j += kWidth) {
     int64_t d = 0;
     for (; d + 2 * kWidth <= head_dim; d += 2 * kWidth) {
       Words words[kWidth];
-      transpose(rows + j, d * 2, words);
+      transpose(rows + j, d, words);
 #pragma GCC unroll 16
       for (int t = 0; t < kWidth; ++t) {
         float* column = keys + (d + 2 * t) * kAttentionTile + j;
@@ -176,7 +180,7 @@ MINISGL_INLINE void transpose_keys(const void* const* rows, int64_t head_dim, co
     }
     for (; d < head_dim; ++d) {
       for (int lane = 0; lane < kWidth; ++lane) {
-        keys[d * kAttentionTile + j + lane] = float_from_bf16(static_cast<const uint16_t*>(rows[j + lane])[d]);
+        keys[d * kAttentionTile + j + lane] = float_from_bf16(rows[j + lane][d]);
       }
     }
   }
@@ -195,34 +199,56 @@ MINISGL_INLINE Visible visible_positions(const AttentionBlock& block, int64_t ro
   return {begin > 0 ? begin : 0, end < kAttentionTile ? end : kAttentionTile};
 }
 
-/// Turns the scores of one tile into probabilities relative to the new maximum, updates the row's maximum and sum and scales what the
-/// row has summed so far.
-MINISGL_INLINE void online_softmax(float* scores, Visible visible, float scale, float* row_max, float* row_sum, float* out,
-                                   int64_t out_vectors) {
-  // A masked score becomes -inf, whose probability is exactly 0: it changes neither maximum nor sum.
-  for (int64_t j = 0; j < visible.begin; ++j) scores[j] = -__builtin_inff();
-  for (int64_t j = visible.end; j < kAttentionTile; ++j) scores[j] = -__builtin_inff();
+MINISGL_INLINE bool sees_any(Visible visible) {
+  return visible.begin < visible.end;
+}
+
+/// Running maximum and sum of one query row.
+struct RowState {
+  float max;
+  float sum;
+};
+
+/// For up to kGemmRows rows: turns the scores of one tile into probabilities relative to the new maximum, updates maximum and sum, and
+/// scales what each row has summed so far.
+MINISGL_INLINE void online_softmax(int64_t rows, const Visible* visible, float scale, float* scores, RowState* state, float* out,
+                                   int64_t out_stride, int64_t out_vectors) {
   constexpr int kVectors = static_cast<int>(kAttentionTile) / kWidth;
-  V score[kVectors];
-  V largest = broadcast(*row_max);
-  for (int v = 0; v < kVectors; ++v) {
-    score[v] = mul(load(scores + v * kWidth), broadcast(scale));
-    largest = max(largest, score[v]);
+  constexpr int kLanes = kWidth < 8 ? 8 : kWidth;
+  static_assert(kLanes >= kGemmRows);
+  float correction[kLanes] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    if (!sees_any(visible[r])) continue;
+    float* row = scores + r * kAttentionTile;
+    // A masked score becomes -inf, whose probability is exactly 0: it changes neither maximum nor sum.
+    for (int64_t j = 0; j < visible[r].begin; ++j) row[j] = -__builtin_inff();
+    for (int64_t j = visible[r].end; j < kAttentionTile; ++j) row[j] = -__builtin_inff();
+    V largest = broadcast(state[r].max);
+    for (int v = 0; v < kVectors; ++v) {
+      const V score = mul(load(row + v * kWidth), broadcast(scale));
+      store(row + v * kWidth, score);
+      largest = max(largest, score);
+    }
+    const float new_max = reduce_max(largest);
+    correction[r] = state[r].max - new_max;
+    state[r].max = new_max;
   }
-  const float new_max = reduce_max(largest);
-  V sum = zero();
-  for (int v = 0; v < kVectors; ++v) {
-    const V probability = exp(sub(score[v], broadcast(new_max)));
-    store(scores + v * kWidth, probability);
-    sum = add(sum, probability);
-  }
-  const V correction = exp(broadcast(*row_max - new_max));
-  float lanes[kWidth];
-  store(lanes, correction);
-  *row_sum = *row_sum * lanes[0] + reduce_add(sum);
-  *row_max = new_max;
-  if (lanes[0] != 1.0f) {
-    for (int64_t v = 0; v < out_vectors; ++v) store(out + v * kWidth, mul(load(out + v * kWidth), correction));
+  for (int v = 0; v < kLanes; v += kWidth) store(correction + v, exp(load(correction + v)));
+  for (int64_t r = 0; r < rows; ++r) {
+    if (!sees_any(visible[r])) continue;
+    float* row = scores + r * kAttentionTile;
+    const V new_max = broadcast(state[r].max);
+    V sum = zero();
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const V probability = exp(sub(load(row + v * kWidth), new_max));
+      store(row + v * kWidth, probability);
+      sum = add(sum, probability);
+    }
+    state[r].sum = state[r].sum * correction[r] + reduce_add(sum);
+    if (correction[r] == 1.0f) continue;
+    float* sums = out + r * out_stride;
+    for (int64_t v = 0; v < out_vectors; ++v) store(sums + v * kWidth, mul(load(sums + v * kWidth), broadcast(correction[r])));
   }
 }
 
@@ -248,6 +274,22 @@ MINISGL_INLINE void add_values(int64_t rows, const Visible* visible, const float
   for (int64_t r = 0; r < rows; ++r) add_range(r, 1, common.end, visible[r].end);
 }
 
+/// rows[j] = the key of position tile + j. Positions outside [first, end), which no query row of the block sees and which may have no page,
+/// repeat a key that has one: their scores are masked, whatever they are.
+template <typename TKv>
+MINISGL_INLINE void find_keys(const AttentionBlock& block, int64_t tile, int64_t first, int64_t end, const TKv** rows) {
+  const int64_t begin = first > tile ? first - tile : 0;
+  const int64_t stop = end - tile < kAttentionTile ? end - tile : kAttentionTile;
+  for (int64_t j = begin; j < stop;) {
+    const int64_t page = (tile + j) / block.page_size, offset = (tile + j) % block.page_size;
+    const TKv* key = static_cast<const TKv*>(block.keys) + block.pages[page] * block.page_stride + offset * block.head_dim;
+    const int64_t run_end = j + block.page_size - offset < stop ? j + block.page_size - offset : stop;
+    for (; j < run_end; ++j, key += block.head_dim) rows[j] = key;
+  }
+  for (int64_t j = 0; j < begin; ++j) rows[j] = rows[begin];
+  for (int64_t j = stop; j < kAttentionTile; ++j) rows[j] = rows[begin];
+}
+
 /// T: type of queries and output, TKv: of keys and values; uint16_t is bfloat16.
 template <typename T, typename TKv>
 static void attention(const AttentionBlock& block, float* scratch) {
@@ -260,8 +302,7 @@ static void attention(const AttentionBlock& block, float* scratch) {
   float* const q = values + kAttentionTile * stride;
   float* const out = q + kAttentionBlockRows * stride;
   float* const scores = out + kAttentionBlockRows * stride;
-  float* const row_max = scores + kAttentionBlockRows * kAttentionTile;
-  float* const row_sum = row_max + kAttentionBlockRows;
+  RowState state[kAttentionBlockRows];
 
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = block.row_begin + r;
@@ -270,33 +311,32 @@ static void attention(const AttentionBlock& block, float* scratch) {
       store(q + r * stride + d, read(source + d, head_dim - d));
       store(out + r * stride + d, zero());
     }
-    row_max[r] = -__builtin_inff();
-    row_sum[r] = 0.0f;
+    state[r] = {-__builtin_inff(), 0.0f};
   }
 
   const int64_t last_position = block.first_position + (block.row_end - 1) / block.group;
   const int64_t oldest_seen = block.window > 0 ? block.first_position + block.row_begin / block.group + 1 - block.window : 0;
   const int64_t first_seen = oldest_seen > 0 ? oldest_seen : 0;
-  for (int64_t tile = first_seen / kAttentionTile * kAttentionTile; tile <= last_position; tile += kAttentionTile) {
-    const int64_t begin = first_seen > tile ? first_seen : tile;
-    const int64_t end = last_position + 1 < tile + kAttentionTile ? last_position + 1 : tile + kAttentionTile;
-    const void* key_rows[kAttentionTile];
-    for (int64_t position = begin, j = begin - tile; position < end;) {
-      const int64_t offset = position % block.page_size;
-      const TKv* key =
-          static_cast<const TKv*>(block.keys) + block.pages[position / block.page_size] * block.page_stride + offset * head_dim;
-      const int64_t in_page = block.page_size - offset < end - position ? block.page_size - offset : end - position;
-      for (int64_t i = 0; i < in_page; ++i, ++j, key += head_dim) {
-        key_rows[j] = key;
-        const TKv* value = key + block.value_offset;
-        for (int64_t d = 0; d < head_dim; d += kWidth) store(values + j * stride + d, read(value + d, head_dim - d));
+  const TKv* key_rows[kAttentionTile];
+  const TKv* next_key_rows[kAttentionTile];
+  const int64_t first_tile = first_seen / kAttentionTile * kAttentionTile;
+  find_keys(block, first_tile, first_seen, last_position + 1, next_key_rows);
+  for (int64_t tile = first_tile; tile <= last_position; tile += kAttentionTile) {
+    __builtin_memcpy(key_rows, next_key_rows, sizeof key_rows);
+    const bool last = tile + kAttentionTile > last_position;
+    if (!last) find_keys(block, tile + kAttentionTile, first_seen, last_position + 1, next_key_rows);
+    const int64_t begin = first_seen > tile ? first_seen - tile : 0;
+    const int64_t end = last ? last_position + 1 - tile : kAttentionTile;
+    for (int64_t j = begin; j < end; ++j) {
+      const TKv* value = key_rows[j] + block.value_offset;
+      for (int64_t d = 0; d < head_dim; d += kWidth) store(values + j * stride + d, read(value + d, head_dim - d));
+      if (last) continue;
+      for (int64_t d = 0; d < head_dim; d += kCacheLine / static_cast<int64_t>(sizeof(TKv))) {
+        __builtin_prefetch(next_key_rows[j] + d);
+        __builtin_prefetch(next_key_rows[j] + block.value_offset + d);
       }
-      position += in_page;
     }
-    // No query row sees the other columns; their scores are masked, whatever they are.
-    for (int64_t j = 0; j < begin - tile; ++j) key_rows[j] = key_rows[begin - tile];
-    for (int64_t j = end - tile; j < kAttentionTile; ++j) key_rows[j] = key_rows[begin - tile];
-    transpose_keys(key_rows, head_dim, static_cast<const TKv*>(nullptr), keys);
+    transpose_keys(key_rows, head_dim, keys);
 
     for (int64_t r = 0; r < rows; r += kGemmRows) {
       const int64_t count = rows - r < kGemmRows ? rows - r : kGemmRows;
@@ -304,15 +344,12 @@ static void attention(const AttentionBlock& block, float* scratch) {
       bool any = false;
       for (int64_t i = 0; i < count; ++i) {
         visible[i] = visible_positions(block, block.row_begin + r + i, tile);
-        any = any || visible[i].begin < visible[i].end;
+        any = any || sees_any(visible[i]);
       }
       if (!any) continue;
       gemm(count, q + r * stride, stride, keys, kAttentionTile, scores + r * kAttentionTile, kAttentionTile, head_dim,
            kAttentionTile / kWidth, false);
-      for (int64_t i = r; i < r + count; ++i) {
-        if (visible[i - r].begin >= visible[i - r].end) continue;
-        online_softmax(scores + i * kAttentionTile, visible[i - r], block.scale, row_max + i, row_sum + i, out + i * stride, vectors);
-      }
+      online_softmax(count, visible, block.scale, scores + r * kAttentionTile, state + r, out + r * stride, stride, vectors);
       add_values(count, visible, scores + r * kAttentionTile, values, stride, out + r * stride, vectors);
     }
   }
@@ -320,7 +357,7 @@ static void attention(const AttentionBlock& block, float* scratch) {
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = block.row_begin + r;
     T* target = static_cast<T*>(block.out) + row / block.group * block.out_token_stride + row % block.group * head_dim;
-    const V sum = broadcast(row_sum[r]);
+    const V sum = broadcast(state[r].sum);
     for (int64_t d = 0; d < head_dim; d += kWidth) write(target + d, div(load(out + r * stride + d), sum), head_dim - d);
   }
 }

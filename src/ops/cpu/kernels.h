@@ -36,11 +36,11 @@ struct AttentionBlock {
   int64_t window;  ///< position p sees (p - window, p]; 0: all up to p
 };
 
-/// Floats of 64-byte aligned scratch memory that attention needs for one member: a tile of keys and one of values, then queries, outputs,
-/// scores, maximum and sum of each row of the block.
+/// Floats of 64-byte aligned scratch memory that attention needs for one member: a tile of keys and one of values, then queries, outputs
+/// and scores of the block's rows.
 constexpr int64_t attention_scratch_floats(int64_t head_dim) {
   const int64_t padded = (head_dim + 15) / 16 * 16;
-  return 2 * kAttentionTile * padded + kAttentionBlockRows * (2 * padded + kAttentionTile + 2);
+  return 2 * kAttentionTile * padded + kAttentionBlockRows * (2 * padded + kAttentionTile);
 }
 
 /// Kernels that read or write activations: `void*` points to elements of the table's activation type.

@@ -14,11 +14,7 @@
 
 #if defined(__AVX512F__)
 #define MINISGL_ISA_NAMESPACE avx512
-// GCC 12's header leaves the pass-through operand of _mm512_max_ps and others uninitialised on purpose, and warns about it.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
-#pragma GCC diagnostic pop
 #elif defined(__AVX2__)
 #define MINISGL_ISA_NAMESPACE avx2
 #include <immintrin.h>
@@ -290,25 +286,49 @@ MINISGL_INLINE V pow2(V n) {
 
 #endif
 
-/// Sum of all lanes: halves are added until one lane is left.
+// Reductions: halves are joined until one lane is left.
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+MINISGL_INLINE __m256 low_half(V x) {
+  return _mm512_castps512_ps256(x.v);
+}
+MINISGL_INLINE __m256 high_half(V x) {
+  return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x.v), 1));
+}
+#endif
+
+/// Sum of all lanes.
 MINISGL_INLINE float reduce_add(V x) {
-  float lanes[kWidth];
-  store(lanes, x);
-  for (int half = kWidth / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+#if defined(__AVX512F__)
+  const __m256 eight = _mm256_add_ps(low_half(x), high_half(x));
+#else
+  const __m256 eight = x.v;
+#endif
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 /// Largest lane; NaN lanes give an unspecified lane.
 MINISGL_INLINE float reduce_max(V x) {
-  float lanes[kWidth];
-  store(lanes, x);
-  for (int half = kWidth / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-  }
-  return lanes[0];
+#if defined(__AVX512F__)
+  const __m256 eight = _mm256_max_ps(low_half(x), high_half(x));
+#else
+  const __m256 eight = x.v;
+#endif
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+#else
+MINISGL_INLINE float reduce_add(V x) {
+  return (x.v[0] + x.v[2]) + (x.v[1] + x.v[3]);
+}
+MINISGL_INLINE float reduce_max(V x) {
+  const float even = x.v[0] > x.v[2] ? x.v[0] : x.v[2], odd = x.v[1] > x.v[3] ? x.v[1] : x.v[3];
+  return even > odd ? even : odd;
+}
+#endif
 
 /// The first `count` in [0, kWidth) bfloat16 values widened, the others zero.
 MINISGL_INLINE V load_bf16_first(const uint16_t* p, int64_t count) {

@@ -1,0 +1,177 @@
+#include "engine/memory_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace minisgl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+constexpr int64_t kDefaultPageSize = 16;
+constexpr int64_t kDefaultSequences = 8;
+
+std::optional<size_t> read_number(const fs::path& path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  if (!(file >> value)) return std::nullopt;  // absent, or the word "max"
+  return value;
+}
+
+/// The value of `key` in a file of lines "key value" (memory.stat) or "key: value kB" (/proc/meminfo).
+std::optional<size_t> read_field(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string name;
+  uint64_t value = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) == 0 && line.size() > key.size()) {
+      const std::string rest = line.substr(key.size());
+      if (std::sscanf(rest.c_str(), " %lu", &value) == 1) return value;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What a memory limit leaves: files cached on behalf of the group can be dropped, so they count as free.
+size_t left_of(size_t limit, size_t used, size_t cached) {
+  const size_t firm = used - std::min(used, cached);
+  return limit - std::min(limit, firm);
+}
+
+/// The tightest limit among a cgroup and its ancestors up to `root`.
+size_t cgroup_available(const fs::path& root, fs::path group, const char* limit_file, const char* used_file, const char* cached_prefix) {
+  size_t available = kUnlimited;
+  while (true) {
+    const fs::path folder = root / group.relative_path();
+    const auto limit = read_number(folder / limit_file);
+    const auto used = read_number(folder / used_file);
+    if (limit && used) {
+      size_t cached = 0;
+      for (const char* kind : {"active_file", "inactive_file"}) {
+        cached += read_field(folder / "memory.stat", fmt::format("{}{} ", cached_prefix, kind)).value_or(0);
+      }
+      available = std::min(available, left_of(*limit, *used, cached));
+    }
+    if (!group.has_relative_path()) return available;
+    group = group.parent_path();
+  }
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+}  // namespace
+
+size_t available_memory_bytes() {
+  size_t available = kUnlimited;
+  if (const auto kib = read_field("/proc/meminfo", "MemAvailable:")) available = *kib * 1024;
+
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/path" (version 2) or "4:memory:/path" (version 1).
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const fs::path group = line.substr(second + 1);
+    if (controllers.empty()) {
+      available = std::min(available, cgroup_available("/sys/fs/cgroup", group, "memory.max", "memory.current", ""));
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      available = std::min(available, cgroup_available("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                                       "total_"));
+    }
+  }
+  if (available == kUnlimited) available = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return available;
+}
+
+std::string format_bytes(size_t bytes) {
+  constexpr double kMib = 1024.0 * 1024.0;
+  const double value = static_cast<double>(bytes);
+  return value >= 1024 * kMib ? fmt::format("{:.1f} GiB", value / (1024 * kMib)) : fmt::format("{:.1f} MiB", value / kMib);
+}
+
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model) {
+  if (weight_bytes > available_bytes) {
+    fail(ErrorKind::kOutOfMemory, "the weights of {} take {}, but only {} of memory are available: use a smaller model or --dtype bfloat16",
+         model, format_bytes(weight_bytes), format_bytes(available_bytes));
+  }
+}
+
+int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model) {
+  const int64_t limit = config.max_model_len.value_or(model.max_position_embeddings);
+  if (limit > model.max_position_embeddings) {
+    spdlog::warn("--max-model-len {} is longer than the {} positions the model was made for: quality may suffer beyond them", limit,
+                 model.max_position_embeddings);
+  }
+  return limit;
+}
+
+MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, const CacheGroup& group, size_t available_bytes,
+                       size_t weight_bytes, size_t workspace_bytes) {
+  MemoryPlan plan;
+  plan.available_bytes = available_bytes;
+  plan.weight_bytes = weight_bytes;
+  plan.workspace_bytes = workspace_bytes;
+  plan.page_size = group.page_size;
+  plan.page_bytes = group.page_bytes();
+  plan.max_running_requests = config.max_running_requests;
+  plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
+
+  const size_t taken = weight_bytes + workspace_bytes;
+  const size_t free_bytes = available_bytes - std::min(available_bytes, taken);
+  const int64_t most_pages = std::numeric_limits<int32_t>::max() / plan.page_size - 1;  // slots are int32
+  const auto pages_of = [&](double bytes) {
+    const double pages = bytes / static_cast<double>(plan.page_bytes) - 1;  // the dummy page
+    return static_cast<int64_t>(std::clamp(pages, 0.0, static_cast<double>(most_pages)));
+  };
+  const int64_t pages_that_fit = pages_of(config.memory_ratio * static_cast<double>(free_bytes));
+  if (config.num_pages) {
+    plan.num_pages = *config.num_pages;
+    if (plan.num_pages > pages_that_fit) {
+      fail_param(ErrorKind::kOutOfMemory, "num-pages",
+                 "--num-pages {} needs {} for KV, but {} of {} are left after weights ({}) and workspaces ({}) at --memory-ratio {}: at most {}",
+                 plan.num_pages, format_bytes(static_cast<size_t>(plan.num_pages) * plan.page_bytes),
+                 format_bytes(static_cast<size_t>(config.memory_ratio * static_cast<double>(free_bytes))), format_bytes(available_bytes),
+                 format_bytes(weight_bytes), format_bytes(workspace_bytes), config.memory_ratio, pages_that_fit);
+    }
+  } else {
+    const int64_t wanted = kDefaultSequences * ceil_div(plan.max_model_len, plan.page_size);
+    plan.num_pages = std::min({wanted, pages_that_fit, pages_of(static_cast<double>(free_bytes) / 4)});
+    if (plan.num_pages < 1) {
+      fail(ErrorKind::kOutOfMemory, "no memory is left for KV: {} available, weights take {}, workspaces {}, one page of {} tokens {}",
+           format_bytes(available_bytes), format_bytes(weight_bytes), format_bytes(workspace_bytes), plan.page_size,
+           format_bytes(plan.page_bytes));
+    }
+  }
+  plan.kv_tokens = plan.num_pages * plan.page_size;
+  plan.kv_bytes = (static_cast<size_t>(plan.num_pages) + 1) * plan.page_bytes;
+  if (!config.max_model_len && plan.kv_tokens < plan.max_model_len) {
+    spdlog::warn("the longest sequence is {} tokens instead of the model's {}: the KV pool has {} pages of {} tokens ({})", plan.kv_tokens,
+                 plan.max_model_len, plan.num_pages, plan.page_size, format_bytes(plan.kv_bytes));
+    plan.max_model_len = plan.kv_tokens;
+  }
+  plan.max_step_tokens = max_step_tokens(config, plan.max_model_len);
+  return plan;
+}
+
+int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len) {
+  const int64_t all_tokens = max_model_len <= config.max_prefill_tokens / config.max_running_requests
+                                 ? max_model_len * config.max_running_requests
+                                 : config.max_prefill_tokens;
+  return std::max(std::min(config.max_prefill_tokens, all_tokens), config.max_running_requests);
+}
+
+int64_t resolve_page_size(const EngineConfig& config) { return config.page_size.value_or(kDefaultPageSize); }
+
+}  // namespace minisgl

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/step_plan.h"
+#include "minisgl/llm.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minisgl {
+
+/// What a request has given so far, and how it ended.
+struct RequestResult {
+  std::vector<int32_t> token_ids;  ///< a final stop token included
+  std::string text;                ///< without final stop token, special tokens and stop string
+  FinishReason finish_reason = FinishReason::kError;
+  std::variant<std::monostate, std::string, int32_t> matched_stop;
+  std::vector<TokenLogprob> logprobs;
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs;
+  std::optional<GenerateResult::Failure> error;
+  int64_t cached_tokens = 0;
+  int64_t queue_us = 0;
+  int64_t prefill_us = 0;
+  int64_t decode_us = 0;
+};
+
+/// One choice to generate. Validated before it reaches the scheduler (see validation.h), which never throws for what is in here.
+struct Request {
+  // Fixed before submission.
+  uint64_t id = 0;  ///< unique among the open requests of a scheduler
+  std::vector<int32_t> prompt_token_ids;
+  RowSampling sampling;
+  int64_t max_tokens = 0;
+  std::vector<int32_t> eos_token_ids;  ///< sorted; empty with ignore_eos
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop;
+  int prompt_logprobs = -1;
+  std::optional<Tokenizer> tokenizer;  ///< nothing: no text
+
+  /// Set by any thread: the request ends with kAbort before the next step is built.
+  std::atomic<bool> abort{false};
+
+  /// The scheduler's until the request has finished.
+  RequestResult result;
+};
+
+/// News of a request, valid during the call: what this step added.
+struct RequestOutput {
+  const Request& request;
+  std::span<const int32_t> token_ids;
+  std::string_view text;  ///< whole characters
+  bool finished = false;  ///< the last output of this request: its result is complete
+};
+
+}  // namespace minisgl

@@ -1,0 +1,55 @@
+// Real tokenizers against what Hugging Face `tokenizers` computes from the same files.
+
+#include <gtest/gtest.h>
+
+#include "tokenizer/tokenizer_test_util.h"
+
+namespace minisgl {
+namespace {
+
+using nlohmann::json;
+
+void expect_equal(const Tokenizer& tokenizer, const json& cases) {
+  ASSERT_GT(cases.size(), 0u);
+  for (const json& c : cases) {
+    const std::string text = c.at("text");
+    SCOPED_TRACE(text.substr(0, 200));
+    const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special_tokens = false});
+    EXPECT_EQ(ids, c.at("ids").get<std::vector<int32_t>>());
+    if (c.contains("ids_with_special")) {
+      EXPECT_EQ(tokenizer.encode(text), c.at("ids_with_special").get<std::vector<int32_t>>());
+    }
+    const std::string decoded = c.at("decoded");
+    // The expectations were decoded with special tokens shown.
+    EXPECT_EQ(tokenizer.decode(ids, false), decoded);
+    EXPECT_EQ(stream_decode(tokenizer, ids, false), decoded);
+  }
+}
+
+struct Real {
+  const char* name;
+  const char* tokenizer;
+  const char* expected;
+  const char* key;  // of the expectations in that file
+};
+
+class RealTokenizer : public testing::TestWithParam<Real> {};
+
+TEST_P(RealTokenizer, EncodesAndDecodesAsHuggingFace) {
+  if (test_corpus().empty()) GTEST_SKIP() << "NOT RUN: MINISGL_TEST_CORPUS is not set";
+  const Tokenizer tokenizer = Tokenizer::load_tokenizer_json(test_corpus() / GetParam().tokenizer);
+  json expected = read_json(test_corpus() / GetParam().expected);
+  if (*GetParam().key != '\0') expected = expected.at(GetParam().key);
+  expect_equal(tokenizer, expected.at("encode"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Corpus, RealTokenizer,
+    testing::Values(Real{"qwen3", "tokenizers/qwen3/tokenizer.json", "tokenizer_expected.json", "qwen3"},
+                    Real{"llama3_1", "tokenizers/llama3_1/tokenizer.json", "tokenizer_expected.json", "llama3_1"},
+                    Real{"mistral_v3", "tokenizers/mistral_v3/tokenizer.json", "tokenizers/mistral_v3/expected.json", ""},
+                    Real{"llama2_style", "tokenizers/llama2_style/tokenizer.json", "tokenizers/llama2_style/expected.json", ""}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace minisgl
