@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "checkpoint/file_text.h"
 #include "checkpoint/gguf_blocks.h"
 
 namespace minisgl {
@@ -31,7 +32,7 @@ enum class GgufFile::ValueType : uint32_t {
 namespace {
 
 constexpr char kMagic[4] = {'G', 'G', 'U', 'F'};
-constexpr size_t kMaxKeyBytes = 65535;
+constexpr size_t kMaxKeyBytes = 1024;
 constexpr size_t kMaxTensorNameBytes = 1024;
 constexpr int kMaxArrayDepth = 4;
 constexpr uint32_t kLastValueType = 12;
@@ -65,9 +66,8 @@ class GgufFile::Reader {
     return value;
   }
 
-  std::string_view take_string(const char* what, size_t limit_bytes) {
+  std::string_view take_string(const char* what) {
     const auto length = take<uint64_t>(what);
-    if (length > limit_bytes) bad("{} has {} bytes, at most {} are accepted", what, length, limit_bytes);
     require(length, what);
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + offset_, length);
     offset_ += length;
@@ -139,7 +139,7 @@ GgufFile::Value GgufFile::read_value(Reader& reader, const std::string& key) con
                  reader.left());
     }
     if (type == ValueType::kString) {
-      for (uint64_t i = 0; i < count; ++i) reader.take_string("a string value", std::numeric_limits<uint32_t>::max());
+      for (uint64_t i = 0; i < count; ++i) reader.take_string("a string value");
     } else if (type == ValueType::kArray) {
       if (depth == kMaxArrayDepth) reader.bad("metadata key {}: arrays are nested more than {} deep", key, kMaxArrayDepth);
       for (uint64_t i = 0; i < count; ++i) {
@@ -167,6 +167,7 @@ GgufFile::Value GgufFile::read_value(Reader& reader, const std::string& key) con
 void GgufFile::parse() {
   Reader reader(file_);
   const std::span<const std::byte> bytes = file_.bytes();
+  refuse_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path().string());
   if (bytes.size() < sizeof kMagic || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
     fail(ErrorKind::kBadModel, "{} is not a GGUF file: it does not begin with \"GGUF\"", path().string());
   }
@@ -183,7 +184,9 @@ void GgufFile::parse() {
   if (tensor_count > reader.left() / kMinTensorBytes) reader.bad("{} tensors do not fit in the file", tensor_count);
 
   for (uint64_t i = 0; i < key_count; ++i) {
-    std::string key(reader.take_string("a metadata key", kMaxKeyBytes));
+    const std::string_view key_text = reader.take_string("a metadata key");
+    check_name(key_text, kMaxKeyBytes, "a metadata key", path().string());
+    std::string key(key_text);
     const Value value = read_value(reader, key);
     if (!values_.emplace(key, value).second) reader.bad("metadata key {} appears twice", key);
     keys_.push_back(std::move(key));
@@ -197,7 +200,9 @@ void GgufFile::parse() {
   std::unordered_map<std::string_view, size_t> seen;
   for (uint64_t i = 0; i < tensor_count; ++i) {
     GgufTensor tensor;
-    tensor.name = reader.take_string("a tensor name", kMaxTensorNameBytes);
+    const std::string_view name_text = reader.take_string("a tensor name");
+    check_name(name_text, kMaxTensorNameBytes, "a tensor name", path().string());
+    tensor.name = name_text;
     const auto rank = reader.take<uint32_t>("a tensor rank");
     if (rank == 0 || rank > static_cast<uint32_t>(Shape::kMaxRank))
       reader.bad("tensor {} has rank {}, allowed is 1 to 4", tensor.name, rank);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "checkpoint/file_text.h"
 
 namespace minisgl {
 
@@ -13,14 +14,7 @@ using nlohmann::json;
 namespace {
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kBriefBytes = 60;
-constexpr std::string_view kLfsMagic = "version https://git-lfs.github.com/spec/";
 }  // namespace
-
-void refuse_lfs_pointer(std::string_view bytes, const std::string& origin) {
-  if (!bytes.starts_with(kLfsMagic)) return;
-  fail(ErrorKind::kBadModel, "{} is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder, or download the model again",
-       origin);
-}
 
 json parse_json(std::string_view text, const std::string& origin) {
   refuse_lfs_pointer(text, origin);

@@ -15,9 +15,6 @@ namespace minisgl {
 /// more than 64, or an object that has the same key twice. A Git LFS pointer is named as such.
 nlohmann::json parse_json(std::string_view text, const std::string& origin);
 
-/// Throws Error(kBadModel) if `bytes` begin as a Git LFS pointer file does: the download of `origin` left the pointer in place of the file.
-void refuse_lfs_pointer(std::string_view bytes, const std::string& origin);
-
 /// A JSON value on one line, shortened, for messages.
 std::string brief(const nlohmann::json& value);
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/file_text.h"
 #include "checkpoint/folder_listing.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/storage_type.h"
@@ -23,8 +24,10 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+// Headers of real files stay below 1 MiB; the format itself allows 100 MB, which would cost gigabytes as a parsed document.
+constexpr size_t kMaxHeaderBytes = size_t{32} << 20;
+constexpr size_t kMaxIndexBytes = size_t{32} << 20;
+constexpr size_t kMaxNameBytes = 1024;
 
 /// A list of unsigned integers, each at most `limit`.
 std::vector<uint64_t> unsigned_list(const JsonFields& fields, const char* key, size_t min_size, size_t max_size, uint64_t limit) {
@@ -105,6 +108,7 @@ void read_directory(const MappedFile& file, size_t file_index, std::vector<Store
   const size_t first = tensors.size();
   for (const auto& item : header.items()) {
     if (item.key() == "__metadata__") continue;
+    check_name(item.key(), kMaxNameBytes, "a tensor name", path);
     tensors.push_back(read_entry(item.key(), item.value(), path, data_begin, text.size() - data_begin));
     tensors.back().file = file_index;
   }
