@@ -27,24 +27,35 @@ static void float_to_bf16(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; i += kWidth) write(out + i, read(x + i, n - i), n - i);
 }
 
-/// x * 2^n for integral n in [-252, 252], with gradual underflow.
+/// x * 2^n for integral n in [-125, 128].
 MINISGL_INLINE V scale_by_pow2(V x, V n) {
 #if defined(__AVX512F__)
   return {_mm512_scalef_ps(x.v, n.v)};
 #else
-  // In two factors, each a normal number.
-  const V half = round_nearest(mul(n, broadcast(0.5f)));
-  return mul(mul(x, pow2(half)), pow2(sub(n, half)));
+  const V half = mul(x, pow2(sub(n, broadcast(1.0f))));
+  return add(half, half);
 #endif
 }
 
-/// exp(x) within 1.5 units in the last place, gradual underflow included; exp(0) = 1, exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
-/// x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite's split of ln 2); exp(r) by the polynomial of Cephes' expf.
+/// `value`, but 0 in the lanes where x < bound.
+MINISGL_INLINE V zero_where_less(V x, float bound, V value) {
+#if defined(__AVX512F__)
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, broadcast(bound).v, _CMP_NLT_UQ), value.v)};
+#else
+  const Words less = reinterpret_cast<Words>(x.v < broadcast(bound).v);
+  return {reinterpret_cast<decltype(V::v)>(reinterpret_cast<Words>(value.v) & ~less)};
+#endif
+}
+
+/// exp(x) within 1.5 units in the last place; exp(0) = 1, exp(inf) = inf, NaN stays NaN, and 0 below exp(-86.9) = 1.8e-38: subnormal
+/// results would cost a hundred times more and change no sum. x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite's split of ln 2); exp(r) by
+/// the polynomial of Cephes' expf.
 MINISGL_INLINE V exp(V x) {
-  // min and max give their second operand where one is NaN. Beyond the bounds the result is 0 or inf, and n stays small.
-  x = min(broadcast(89.0f), max(broadcast(-104.0f), x));
-  const V n = round_nearest(mul(x, broadcast(1.44269504f)));
-  V r = fmadd(n, broadcast(-0.693359375f), x);
+  constexpr float kLowest = -86.9f;
+  // min and max give their second operand where one is NaN.
+  const V bounded = min(broadcast(89.0f), max(broadcast(kLowest), x));
+  const V n = round_nearest(mul(bounded, broadcast(1.44269504f)));
+  V r = fmadd(n, broadcast(-0.693359375f), bounded);
   r = fmadd(n, broadcast(2.12194440e-4f), r);
   V p = broadcast(1.9875691500e-4f);
   p = fmadd(p, r, broadcast(1.3981999507e-3f));
@@ -53,7 +64,7 @@ MINISGL_INLINE V exp(V x) {
   p = fmadd(p, r, broadcast(1.6666665459e-1f));
   p = fmadd(p, r, broadcast(5.0000001201e-1f));
   p = add(fmadd(mul(r, r), p, r), broadcast(1.0f));
-  return scale_by_pow2(p, n);
+  return zero_where_less(x, kLowest, scale_by_pow2(p, n));
 }
 
 static void exp_row(const float* x, int64_t n, float* out) {
