@@ -65,10 +65,12 @@ build() {
 # run_tests <preset> [ctest option...]: leaves ctest's output and the tests' own in the folder of logs, for the totals.
 run_tests() {
   local preset=$1 status=0
+  local detail=build/$preset/Testing/Temporary/LastTest.log
   shift
+  rm -f "$detail"
   "${launcher[@]}" ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error "$@" |
     tee "$logs/$part_name.ctest" || status=$?
-  cp "build/$preset/Testing/Temporary/LastTest.log" "$logs/$part_name.detail"
+  if [[ -f $detail ]]; then cp "$detail" "$logs/$part_name.detail"; fi
   return $status
 }
 
@@ -120,7 +122,11 @@ if [[ $mode != quick ]]; then
   part_after "TSan tests" tsan_tests
 fi
 if [[ $mode == long ]]; then
-  part "long tests" run_tests cpu-release -L long
+  if ctest --test-dir build/cpu-release -N -L long | grep -q '^Total Tests: 0$'; then
+    part_not_run "long tests" "no test has the label"
+  else
+    part "long tests" run_tests cpu-release -L long
+  fi
 fi
 
 print_parts

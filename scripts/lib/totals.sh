@@ -17,6 +17,7 @@ print_totals() {
     [[ -f $log ]] || continue
     name=${log##*/} name=${name%.ctest}
     say "  $name: $(grep 'tests passed' "$log" || echo 'did not finish')"
+    [[ -f ${log%.ctest}.detail ]] || continue
     not_run_reasons "${log%.ctest}.detail" | cut -d'|' -f1 | sort | uniq -c |
       awk '{ count = $1; sub(/^ *[0-9]+ /, ""); printf "    NOT RUN: %d (%s)\n", count, $0 }'
   done
