@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tensor/cuda_memory.h"
 
 namespace minisgl {
 
@@ -14,7 +15,9 @@ namespace {
 
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+size_t round_up(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 void* map_huge(size_t bytes) {
   // Over-allocate by one huge page and unmap the ends, so that the block starts on a huge page.
@@ -32,12 +35,24 @@ void* map_huge(size_t bytes) {
 
 }  // namespace
 
-std::string device_name(Device device) { return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.index); }
+std::string device_name(Device device) {
+  return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t bytes) {
+  if (bytes == 0) return;
+  if (to_device.kind == DeviceKind::kCpu && from_device.kind == DeviceKind::kCpu) {
+    std::memmove(to, from, bytes);
+  } else {
+    cuda::copy(to, to_device, from, from_device, bytes);
+  }
+}
 
 Buffer::Buffer(Device device, size_t bytes) : device_(device), bytes_(bytes) {
-  MINISGL_CHECK(device.kind == DeviceKind::kCpu, "no memory for device {}", device_name(device));
   if (bytes == 0) return;
-  if (bytes >= kHugePageBytes) {
+  if (device.kind == DeviceKind::kCuda) {
+    data_ = cuda::allocate(device.index, bytes);
+  } else if (bytes >= kHugePageBytes) {
     data_ = map_huge(bytes);
   } else {
     data_ = std::aligned_alloc(64, round_up(bytes, 64));
@@ -46,7 +61,9 @@ Buffer::Buffer(Device device, size_t bytes) : device_(device), bytes_(bytes) {
   if (data_ == nullptr) fail(ErrorKind::kOutOfMemory, "cannot allocate {} bytes on {}", bytes, device_name(device));
 }
 
-Buffer::~Buffer() { release(); }
+Buffer::~Buffer() {
+  release();
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -63,7 +80,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::release() noexcept {
   if (data_ == nullptr) return;
-  if (bytes_ >= kHugePageBytes) {
+  if (device_.kind == DeviceKind::kCuda) {
+    cuda::release(device_.index, data_);
+  } else if (bytes_ >= kHugePageBytes) {
     munmap(data_, round_up(bytes_, kHugePageBytes));
   } else {
     std::free(data_);

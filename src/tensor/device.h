@@ -26,14 +26,23 @@ struct Stream {
   void* handle = nullptr;
 };
 
+/// CUDA devices that this build and this machine offer; 0 without a driver or in a build without CUDA.
+int cuda_device_count();
+
+/// Copies `bytes` between devices, or within one; done when it returns. For loading and tests, not for the hot path.
+/// Throws Error(kInternal) with the driver's message if the driver refuses.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
+
 /// A block of memory on a device with one owner; freed on destruction. Move-only.
 ///
 /// On the CPU the memory comes straight from the kernel (mmap) for blocks of 2 MiB and more: aligned to 2 MiB, advised to use huge
 /// pages, zero on first touch, and resident only where touched. Smaller blocks are aligned to 64 bytes and zeroed.
+/// On CUDA it is aligned to 256 bytes and zeroed.
 class Buffer {
  public:
   Buffer() = default;
-  /// Allocates `bytes` on `device`. Throws Error(kOutOfMemory) with the size if the system refuses.
+  /// Allocates `bytes` on `device`. Throws Error(kOutOfMemory) with the size if the system refuses, Error(kNotSupported) for a device
+  /// that this build lacks.
   Buffer(Device device, size_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;

@@ -13,11 +13,15 @@ enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kInt64, kUIn
 constexpr size_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
-    case DType::kInt32: return 4;
+    case DType::kInt32:
+      return 4;
     case DType::kBFloat16:
-    case DType::kFloat16: return 2;
-    case DType::kInt64: return 8;
-    case DType::kUInt8: return 1;
+    case DType::kFloat16:
+      return 2;
+    case DType::kInt64:
+      return 8;
+    case DType::kUInt8:
+      return 1;
   }
   return 0;
 }

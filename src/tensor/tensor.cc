@@ -51,10 +51,18 @@ Tensor Tensor::rows(int64_t begin, int64_t count) const {
   Tensor result = *this;
   result.data_ = static_cast<char*>(data_) + begin * stride(0) * static_cast<int64_t>(dtype_size(dtype_));
   switch (shape_.rank()) {
-    case 1: result.shape_ = {count}; break;
-    case 2: result.shape_ = {count, shape_[1]}; break;
-    case 3: result.shape_ = {count, shape_[1], shape_[2]}; break;
-    default: result.shape_ = {count, shape_[1], shape_[2], shape_[3]}; break;
+    case 1:
+      result.shape_ = {count};
+      break;
+    case 2:
+      result.shape_ = {count, shape_[1]};
+      break;
+    case 3:
+      result.shape_ = {count, shape_[1], shape_[2]};
+      break;
+    default:
+      result.shape_ = {count, shape_[1], shape_[2], shape_[3]};
+      break;
   }
   return result;
 }
