@@ -90,6 +90,7 @@ tsan_build() {
   for folder in ${TSAN_FOLDERS//|/ }; do
     if grep -qs minisgl_test "tests/$folder/CMakeLists.txt"; then targets+=("test_$folder"); fi
   done
+  ((${#targets[@]})) || die "no folder of $TSAN_FOLDERS has tests"
   build cpu-tsan -- "${targets[@]}"
 }
 
