@@ -91,6 +91,7 @@ void Checkpoint::read_rows(std::string_view name, int64_t row_begin, int64_t row
                "{}: the tensor {} of shape {} is stored as {}, which cannot be read; supported are {}", source_, name,
                tensor.info.shape.to_string(), tensor.info.stored_type, gguf_readable_types());
   }
+  if (row_count == 0) return;
 
   const size_t row_bytes = row_elements / type.block_elements * type.block_bytes;
   const MappedFile& file = files_[tensor.file];
