@@ -38,7 +38,7 @@ std::optional<Value> element(Heap& heap, const Value& base, const Value& index) 
   if (!string.ascii()) {
     offset = 0;
     for (int64_t i = 0; i < position; ++i) offset += text::sequence_bytes(string.text, offset);
-    heap.spend_bytes(offset);
+    heap.spend_bytes(4 * offset);
   }
   return heap.string(string.text.substr(offset, text::sequence_bytes(string.text, offset)), string.safe);
 }
@@ -115,7 +115,7 @@ Value get_slice(Heap& heap, const Value& value, const Value& start, const Value&
     return heap.sequence(value.kind(), std::move(items));
   }
   const StringObject& string = value.string();
-  heap.spend_bytes(string.text.size());
+  heap.spend_bytes(string.ascii() ? string.text.size() : 4 * string.text.size());
   std::string out;
   if (string.ascii()) {
     if (stride == 1) {

@@ -94,6 +94,7 @@ class Parser {
 
   std::shared_ptr<const Program> run() {
     program_->body = block({});
+    if (!unknown_.empty()) fail_syntax(unknown_[0].first, unknown_[0].second);
     return program_;
   }
 
@@ -218,7 +219,7 @@ class Parser {
     if (tag == "set") return result_of_set(at);
     if (tag == "macro") return result(macro(at));
     if (tag == "call") return result(call_block(at));
-    if (tag == "print") return result(Print{tuple_expression(true)});
+    if (tag == "print") return result(Print{printed_list(at)});
     if (tag == "filter") {
       Capture capture;
       capture.filter = filters(nullptr, true);
@@ -245,6 +246,15 @@ class Parser {
       if (tag == refused) fail_syntax(at, fmt::format("the tag '{}' is not supported in chat templates", tag));
     }
     fail_syntax(at, fmt::format("unknown tag '{}'", tag));
+  }
+
+  /// The expressions of a print tag, which stand side by side in the output.
+  ExpressionPtr printed_list(int at) {
+    Concatenation list;
+    do {
+      list.parts.push_back(expression());
+    } while (accept_operator(","));
+    return make(at, std::move(list));
   }
 
   If if_statement() {
@@ -409,8 +419,10 @@ class Parser {
   ExpressionPtr expression() {
     Level level(this);
     int at = line();
+    size_t unknown = unknown_.size();
     auto value = or_expression();
     while (accept_name("if")) {
+      unknown_.resize(unknown);  // the value stood in a branch, as it turns out
       ++branches_;
       auto condition = or_expression();
       ExpressionPtr otherwise;
@@ -689,7 +701,7 @@ class Parser {
       if (!filter && !filter_refusal(name).empty()) {
         fail_syntax(at, fmt::format("the filter '{}' is not supported: {}", name, filter_refusal(name)));
       }
-      if (!filter && branches_ == 0) fail_syntax(at, fmt::format("unknown filter '{}'", name));
+      if (!filter && branches_ == 0) unknown_.emplace_back(at, fmt::format("unknown filter '{}'", name));
       ArgumentList list;
       if (is_operator("(")) list = arguments();
       input = make(at, FilterCall{std::move(input), std::move(name), filter, std::move(list)});
@@ -703,7 +715,7 @@ class Parser {
     bool negated = accept_name("not");
     std::string name = dotted_name();
     Test found = find_test(name);
-    if (!found && branches_ == 0) fail_syntax(at, fmt::format("unknown test '{}'", name));
+    if (!found && branches_ == 0) unknown_.emplace_back(at, fmt::format("unknown test '{}'", name));
     ArgumentList list;
     if (is_operator("(")) {
       list = arguments();
@@ -732,8 +744,9 @@ class Parser {
   std::vector<Token> tokens_;
   size_t position_ = 0;
   int nesting_ = 0;
-  int loops_ = 0;     ///< loops around the current statement, within its macro
-  int branches_ = 0;  ///< branches around the current expression: what stands there may never run
+  int loops_ = 0;                                     ///< loops around the current statement, within its macro
+  int branches_ = 0;                                  ///< branches around the current expression: what stands there may never run
+  std::vector<std::pair<int, std::string>> unknown_;  ///< filters and tests outside of branches that do not exist, with their lines
   std::vector<MacroDefinition*> macros_;
   std::unordered_map<std::string, NameId> name_ids_;
 };
