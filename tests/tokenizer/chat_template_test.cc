@@ -262,11 +262,11 @@ TEST(ChatTemplate, HostileTemplatesAreRefused) {
       "{% set " + repeat("(", 100000) + "x = 1 %}",
       "{{ " + repeat("(", 90) + "x" + repeat(".a.b.c.d.e.f.g.h.i.j)", 90) + " }}",
   };
+  // A tenth of the usual steps: the same errors, sooner.
+  ChatLimits limits;
+  limits.max_steps /= 10;
   for (const std::string& source : cases) {
-    auto t0 = std::chrono::steady_clock::now();
-    Error error = render_error(source);
-    auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - t0).count();
-    if (ms > 150) fprintf(stderr, "%6.0f ms %s | %s\n", ms, source.substr(0, 150).c_str(), error.what());
+    Error error = render_error(source, one_message(), limits);
     EXPECT_NE(std::string(error.what()), "") << source.substr(0, 200) << " was rendered";
     EXPECT_TRUE(error.kind() == ErrorKind::kInvalidRequest || error.kind() == ErrorKind::kBadModel) << error.what();
     EXPECT_LT(std::string(error.what()).size(), 300u) << source.substr(0, 200);
