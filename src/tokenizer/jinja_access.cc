@@ -80,7 +80,9 @@ Value get_item(Heap& heap, const Value& value, const Value& index) {
 Value get_slice(Heap& heap, const Value& value, const Value& start, const Value& stop, const Value& step) {
   require_defined(value);
   if (!value.is_string() && (!value.is_sequence() || value.is(Kind::kDictView))) {
-    return heap.undefined(fmt::format("{} has no element slice", object_name(value)));
+    // jinja2 slices past its own lookup, so this is an error and not undefined.
+    if (value.is(Kind::kDict)) refuse("unhashable type: 'slice'");
+    refuse("'{}' object is not subscriptable", type_name(value));
   }
   for (const Value* bound : {&start, &stop, &step}) {
     if (!bound->is_none() && !bound->is_integral()) refuse("slice indices must be integers or None or have an __index__ method");
