@@ -63,7 +63,7 @@ true | True | false | False | none | None | [] | [1, 'a'] | () | (1,) | (1, 2) |
 messages[0].role | messages[0]['role'] | messages[-1].role | messages[5] | messages[5] is defined | messages[0].nope | messages[0].nope is defined | messages[0].nope.x | messages.nope
 nested.b.c[1] | nested['b']['c'][-1] | nested.a | nested.items is string | nested['items'] | nested.b.c.0 | numbers.0 | text[0] | text[-1] | text[50] | messages[1].content[2:7] | text[1:3]
 text[::-1] | text[::2] | text[-3:] | text[:-3] | text[10:2:-3] | numbers[1:] | numbers[::-1] | numbers[:10] | numbers[-100:2] | (1, 2, 3)[1:] | range(10)[2:5] | range(5)[1] | [1, 2, 3][1:][0]
-text[::0] | text['a'] | numbers['a'] | 5[0] | none.x | none[0] | 5 .x | text[1.5] | nested[[1]] is defined | nested[none] | nested[(1, 2)] | text[none:2] | numbers[true] | text[9223372036854775807] | text[:9223372036854775807:9223372036854775807] | 5[1:] | none[:2] | nested[1:] | yes[::-1] | (numbers|select)[1:]
+text[::0] | text['a'] | numbers['a'] | 5[0] | none.x | none[0] | 5 .x | text[1.5] | nested[[1]] is defined | nested[none] | nested[(1, 2)] | text[none:2] | numbers[true] | text[9223372036854775807] | text[:9223372036854775807:9223372036854775807] | zero[1:] | nothing[:2] | nested[1:] | yes[::-1] | (numbers|select)[1:]
 nested.__class__ | text.__len__() | nested.pop('a') | numbers.append(1) | nested.update({}) | missing.__x__ | missing()() | text() | nested.a() | 5() | messages[0].get('role') | messages[0].get('x') | messages[0].get('x', 'd')
 nested.keys() | nested.values() | nested.items() | nested.keys()|list | nested.copy() | numbers.index(2) | numbers.index(9) | numbers.count(1) | (1, 1).count(1) | nested.b.keys()|length | nested.items()[0] | nested.get() | messages[0].get('a', 1, 2)
 """,
