@@ -19,6 +19,8 @@ constexpr int64_t kPanelColumns = 32;
 /// The two vectors of a pair hold columns [j * kWidth, ...) and [16 + j * kWidth, ...) of a panel: what the halves of kWidth words widen
 /// to.
 constexpr int64_t kPairsPerPanel = kPanelColumns / (2 * kWidth);
+/// How far ahead of its use a streamed weight is fetched.
+constexpr int64_t kPrefetchBytes = 2048;
 /// k per block when there are several tiles.
 constexpr int64_t kBlock = 384;
 
@@ -55,8 +57,12 @@ struct Tile {
   bool resume;            ///< the chain goes on from `sums`
 };
 
-template <bool kBf16>
+template <bool kBf16, bool kStream>
 MINISGL_INLINE void load_pair(const char* weight, V& low, V& high) {
+  if constexpr (kStream) {
+    __builtin_prefetch(weight + kPrefetchBytes);
+    if constexpr (!kBf16) __builtin_prefetch(weight + kPrefetchBytes + kPanelColumns / 2 * 4);
+  }
   if constexpr (kBf16) {
     load_bf16_pairs(reinterpret_cast<const uint32_t*>(weight), low, high);
   } else {
@@ -65,8 +71,9 @@ MINISGL_INLINE void load_pair(const char* weight, V& low, V& high) {
   }
 }
 
-template <int kRows, int kPairs, bool kBf16>
-void run_tile(const Tile& tile) {
+/// kStream: the weights come from memory and are read once, so they are fetched ahead of the loop.
+template <int kRows, int kPairs, bool kBf16, bool kStream>
+__attribute__((noinline)) void run_tile(const Tile& tile) {
   constexpr int64_t kStepBytes = kPanelColumns * (kBf16 ? 2 : 4);
   const char* weight[kPairs];
   V sum[kPairs][kRows][2];
@@ -86,7 +93,7 @@ void run_tile(const Tile& tile) {
   for (int64_t k = 0; k < tile.k; ++k, x += kRows) {
     if constexpr (kPairs == 1) {
       V low, high;
-      load_pair<kBf16>(weight[0], low, high);
+      load_pair<kBf16, kStream>(weight[0], low, high);
       weight[0] += kStepBytes;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -101,7 +108,7 @@ void run_tile(const Tile& tile) {
 #pragma GCC unroll 16
       for (int p = 0; p < kPairs; ++p) {
         V low, high;
-        load_pair<kBf16>(weight[p], low, high);
+        load_pair<kBf16, kStream>(weight[p], low, high);
         weight[p] += kStepBytes;
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
@@ -136,12 +143,12 @@ void run_tile(const Tile& tile) {
 }
 
 /// run_tile for `rows` in [1, kRows].
-template <int kRows, bool kBf16, bool kSideBySide>
+template <int kRows, bool kBf16, bool kSideBySide, bool kStream>
 MINISGL_INLINE void run_tile_of(int64_t rows, const Tile& tile) {
   if (rows == kRows) {
-    run_tile<kRows, kSideBySide ? pairs_at_once(kRows) : 1, kBf16>(tile);
+    run_tile<kRows, kSideBySide ? pairs_at_once(kRows) : 1, kBf16, kStream>(tile);
   } else if constexpr (kRows > 1) {
-    run_tile_of<kRows - 1, kBf16, kSideBySide>(rows, tile);
+    run_tile_of<kRows - 1, kBf16, kSideBySide, kStream>(rows, tile);
   }
 }
 
@@ -213,9 +220,9 @@ MINISGL_INLINE void run_one_tile(const LinearJob& job, int64_t panel_begin, int6
       tile.x = job.x + row * job.k + slice * slice_k * rows;
       tile.weight = static_cast<const char*>(job.panels) + panel * tile.panel_bytes + slice * slice_k * kStepBytes;
       if (side_by_side) {
-        run_tile_of<kTileRows, kBf16, true>(rows, tile);
+        run_tile_of<kTileRows, kBf16, true, true>(rows, tile);
       } else {
-        run_tile_of<kTileRows, kBf16, false>(rows, tile);
+        run_tile_of<kTileRows, kBf16, false, true>(rows, tile);
       }
       if (job.join && slice != job.k_slices - 1) continue;
       for (int64_t p = 0; p < count; ++p) {
@@ -271,7 +278,7 @@ MINISGL_INLINE void run_tiles(const LinearJob& job, int64_t panel_begin, int64_t
           const int64_t rows = job.row_tiles.size(t);
           tile.x = job.x + job.row_tiles.begin(t) * job.k + k_begin * rows;
           for (tile.first_pair = 0; tile.first_pair < kPairsPerPanel; ++tile.first_pair, tile.sums += kPairFloats) {
-            run_tile_of<kTileRows, false, false>(rows, tile);
+            run_tile_of<kTileRows, false, false, false>(rows, tile);
           }
         }
       }
