@@ -88,12 +88,12 @@ const float* pack_x(ComputePool& pool, const LinearKernel& kernel, const Tensor&
 void run_job(ComputePool& pool, const LinearKernel& kernel, const CpuLinearWeight& weight, const LinearJob& job) {
   const int64_t panels = weight.panels();
   const int64_t tiles = job.row_tiles.tiles;
-  if (tiles == 1) {
-    const int64_t at_once = kernel.panels_at_once(job.row_tiles.rows);
+  if (tiles <= kStreamedTiles) {
+    const int64_t at_once = kernel.panels_at_once(job.row_tiles.size(0));
     const auto streamed = static_cast<int64_t>(kChunkBytes / weight.panel_bytes());
     const int64_t grain = std::min(ceil_div(std::max<int64_t>(streamed, 1), at_once) * at_once, ceil_div(panels, pool.threads()));
     pool.parallel_for(panels, grain, [&](int64_t begin, int64_t end, int) {
-      kernel.run(job, begin, end, 0, 1, kernel_sums.reserve(kernel.scratch_floats(job, end - begin, 1)));
+      kernel.run(job, begin, end, 0, tiles, kernel_sums.reserve(kernel.scratch_floats(job, end - begin, tiles)));
     });
     return;
   }

@@ -6,6 +6,9 @@
 
 namespace minisgl::cpu {
 
+/// Up to so many tiles each read the packed weights; more share a widened copy.
+constexpr int64_t kStreamedTiles = 4;
+
 /// Rows of a block of x are cut into tiles of nearly equal size, so that no tile is left with a few rows: the first `rows % tiles` have one
 /// row more.
 struct RowTiles {
@@ -42,7 +45,7 @@ struct LinearJob {
 struct LinearKernel {
   /// The most rows of a tile.
   int64_t tile_rows;
-  /// Panels that a tile of `rows` rows is best given at once when there is one tile only.
+  /// Panels that a tile of `rows` rows reads side by side when there are few tiles.
   int64_t (*panels_at_once)(int64_t rows);
   /// Writes `rows` rows of x [rows, k] (bfloat16 if `bf16`) as [k][rows].
   void (*pack_x)(const void* x, bool bf16, int64_t row_stride, int64_t rows, int64_t k, float* out);

@@ -4,10 +4,9 @@
 // one accumulator. Tiles of any height and width, blocks of k (the accumulators are stored and loaded, which is exact) and both paths below
 // keep that chain, so that they agree to the bit.
 //
-// One tile (decode): the bfloat16 words are widened on the way from memory; several panels are read side by side, which hides the latency
-// of the chains and of memory.
-// Several tiles (prefill): a block of k of one panel is widened once into scratch memory that stays in the first-level cache, while all
-// tiles of x pass over it.
+// Few tiles (decode): the bfloat16 words are widened on the way from memory. A tile of few rows reads several panels side by side, which
+// hides the latency of the chains; a second tile finds the chunk's panels in the second-level cache. Many tiles (prefill): a block of k of
+// one panel is widened once into scratch memory that stays in the first-level cache, while all tiles of x pass over it.
 
 #include "ops/cpu/linear_kernel.h"
 #include "ops/cpu/simd.h"
@@ -21,7 +20,7 @@ constexpr int64_t kPanelColumns = 32;
 constexpr int64_t kPairsPerPanel = kPanelColumns / (2 * kWidth);
 /// How far ahead of its use a streamed weight is fetched.
 constexpr int64_t kPrefetchBytes = 2048;
-/// k per block when there are several tiles.
+/// k per block when there are many tiles.
 constexpr int64_t kBlock = 256;
 
 // As many accumulators as the registers hold beside one pair of weights and one or two elements of x.
@@ -307,18 +306,22 @@ MINISGL_INLINE void run_tiles(const LinearJob& job, int64_t panel_begin, int64_t
 }
 
 void run(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end, float* scratch) {
-  if (job.row_tiles.tiles > 1) {
+  if (job.row_tiles.tiles > kStreamedTiles) {
     run_tiles(job, panel_begin, panel_end, tile_begin, tile_end, scratch);
-  } else if (job.weight_bf16) {
-    run_one_tile<true>(job, panel_begin, panel_end, tile_begin, scratch);
-  } else {
-    run_one_tile<false>(job, panel_begin, panel_end, tile_begin, scratch);
+    return;
+  }
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    if (job.weight_bf16) {
+      run_one_tile<true>(job, panel_begin, panel_end, tile, scratch);
+    } else {
+      run_one_tile<false>(job, panel_begin, panel_end, tile, scratch);
+    }
   }
 }
 
 int64_t scratch_floats(const LinearJob& job, int64_t panels, int64_t tiles) {
   constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
-  if (job.row_tiles.tiles == 1) return slots(job) * pairs_at_once(1) * kPairFloats;
+  if (job.row_tiles.tiles <= kStreamedTiles) return slots(job) * pairs_at_once(1) * kPairFloats;
   return kBlock * kPanelColumns + slots(job) * panels * tiles * kPairsPerPanel * kPairFloats;
 }
 
