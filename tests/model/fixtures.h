@@ -53,6 +53,12 @@ inline const std::vector<std::string>& model_names() {
   return names;
 }
 
+/// Those with a case of 3,000 tokens.
+inline const std::vector<std::string>& long_model_names() {
+  static const std::vector<std::string> names = {"tiny-llama3", "tiny-mistral-swa", "tiny-qwen3", "tiny-qwen3-moe"};
+  return names;
+}
+
 inline nlohmann::json read_json(const std::filesystem::path& file) {
   std::ifstream stream(file);
   if (!stream) throw std::runtime_error("cannot read " + file.string());
