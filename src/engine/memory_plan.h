@@ -24,8 +24,8 @@ struct MemoryPlan {
   size_t page_bytes = 0;       ///< of one page in all layers
   int64_t page_size = 0;       ///< tokens
   int64_t num_pages = 0;
-  int64_t kv_tokens = 0;       ///< num_pages * page_size
-  int64_t max_model_len = 0;   ///< longest prompt plus output, tokens
+  int64_t kv_tokens = 0;      ///< num_pages * page_size
+  int64_t max_model_len = 0;  ///< longest prompt plus output, tokens
   int64_t max_running_requests = 0;
   int64_t max_step_tokens = 0;  ///< most tokens of one step
 };

@@ -18,7 +18,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr uint32_t kInPrompt = 0x80000000u;
 
 /// Forbids a token. NaN stays, so that a broken row is still found.
-void ban(float& logit) { logit = std::isnan(logit) ? logit : -kInfinity; }
+void ban(float& logit) {
+  logit = std::isnan(logit) ? logit : -kInfinity;
+}
 
 bool needs_adjustment(const SampleJob& job) {
   const RowSampling& s = *job.sampling;
@@ -142,8 +144,8 @@ int32_t Sampler::draw(std::span<const float> logits, int32_t best_id, const Samp
   for (const Candidate& candidate : scratch.candidates) {
     const float scaled = (candidate.logit - max) / s.temperature;
     if (s.min_p > 0 && exp_non_positive(scaled) < s.min_p) break;  // in descending order: so are all that follow
-    const float score = scaled + gumbel(s.seed, static_cast<uint32_t>(s.choice), static_cast<uint32_t>(job.position),
-                                        static_cast<uint32_t>(candidate.id));
+    const float score =
+        scaled + gumbel(s.seed, static_cast<uint32_t>(s.choice), static_cast<uint32_t>(job.position), static_cast<uint32_t>(candidate.id));
     if (score > best_score || (score == best_score && candidate.id < best_id)) {
       best_score = score;
       best_id = candidate.id;

@@ -13,11 +13,11 @@ namespace minisgl {
 
 /// One token to draw.
 struct SampleJob {
-  int64_t logit_row = 0;                 ///< row of the logits given to Sampler::sample()
+  int64_t logit_row = 0;  ///< row of the logits given to Sampler::sample()
   const RowSampling* sampling = nullptr;
-  const int32_t* tokens = nullptr;       ///< the row's sequence so far, [position]
-  int32_t position = 0;                  ///< the place in the sequence that the drawn token takes
-  const uint32_t* mask = nullptr;        ///< bit i allows token i, [ceil(vocab / 32)]; null: all
+  const int32_t* tokens = nullptr;  ///< the row's sequence so far, [position]
+  int32_t position = 0;             ///< the place in the sequence that the drawn token takes
+  const uint32_t* mask = nullptr;   ///< bit i allows token i, [ceil(vocab / 32)]; null: all
 };
 
 /// Draws tokens from logits on the CPU: each row by itself, so that a batch cannot change a draw.

@@ -25,7 +25,9 @@ void check_token(int64_t id, const char* field, int64_t vocab_size) {
   }
 }
 
-bool within(double value, double low, double high) { return value >= low && value <= high; }  // false for NaN
+bool within(double value, double low, double high) {
+  return value >= low && value <= high;
+}  // false for NaN
 
 /// A positive double as a float32 that is still positive and finite.
 float to_positive_float(double value) {
@@ -97,8 +99,9 @@ std::shared_ptr<Request> make_request(std::vector<int32_t> prompt_token_ids, con
   if (prompt_tokens == 0) fail_param(ErrorKind::kInvalidRequest, "prompt", "the prompt has no tokens; at least one is needed");
   for (const int32_t id : prompt_token_ids) check_token(id, "prompt", limits.vocab_size);
   if (prompt_tokens >= limits.max_model_len) {
-    fail_param(ErrorKind::kContextLengthExceeded, "prompt", "the prompt has {} tokens; with at least one of output the limit is {} (--max-model-len)",
-               prompt_tokens, limits.max_model_len);
+    fail_param(ErrorKind::kContextLengthExceeded, "prompt",
+               "the prompt has {} tokens; with at least one of output the limit is {} (--max-model-len)", prompt_tokens,
+               limits.max_model_len);
   }
 
   const int64_t pool_tokens = limits.num_pages * limits.page_size;

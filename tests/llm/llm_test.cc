@@ -165,7 +165,8 @@ TEST_F(LlmTest, ChatsRenderTheModelsTemplate) {
   const GenerateResult result = generate_one(llm(), request);
   ASSERT_FALSE(result.error) << result.error->message;
   const Tokenizer& tokenizer = *llm().impl().tokenizer.tokenizer;
-  EXPECT_EQ(result.prompt_token_ids, tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", {.add_special_tokens = false}));
+  EXPECT_EQ(result.prompt_token_ids,
+            tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", {.add_special_tokens = false}));
 }
 
 TEST_F(LlmTest, ABadRequestFailsAloneAndNamesItsField) {
@@ -178,17 +179,26 @@ TEST_F(LlmTest, ABadRequestFailsAloneAndNamesItsField) {
   bad.emplace_back("max_tokens", greedy_request({1}, 0));
   bad.emplace_back("temperature", greedy_request({1}));
   bad.back().second.sampling.temperature = std::nan("");
-  bad.emplace_back("messages", GenerateRequest{.prompt = ChatPrompt{.messages_json = "[{", .tools_json = "", .template_kwargs_json = ""}, .sampling = {}});
-  bad.emplace_back("messages", GenerateRequest{.prompt = ChatPrompt{.messages_json = "[]", .tools_json = "", .template_kwargs_json = ""}, .sampling = {}});
-  bad.emplace_back("messages", GenerateRequest{.prompt = ChatPrompt{.messages_json = R"([{"content":"x"}])", .tools_json = "", .template_kwargs_json = ""}, .sampling = {}});
-  bad.emplace_back("tools", GenerateRequest{.prompt = ChatPrompt{.messages_json = R"([{"role":"user","content":"x"}])", .tools_json = "{}", .template_kwargs_json = ""}, .sampling = {}});
+  bad.emplace_back("messages", GenerateRequest{.prompt = ChatPrompt{.messages_json = "[{", .tools_json = "", .template_kwargs_json = ""},
+                                               .sampling = {}});
+  bad.emplace_back("messages", GenerateRequest{.prompt = ChatPrompt{.messages_json = "[]", .tools_json = "", .template_kwargs_json = ""},
+                                               .sampling = {}});
+  bad.emplace_back(
+      "messages",
+      GenerateRequest{.prompt = ChatPrompt{.messages_json = R"([{"content":"x"}])", .tools_json = "", .template_kwargs_json = ""},
+                      .sampling = {}});
+  bad.emplace_back("tools", GenerateRequest{.prompt = ChatPrompt{.messages_json = R"([{"role":"user","content":"x"}])",
+                                                                 .tools_json = "{}",
+                                                                 .template_kwargs_json = ""},
+                                            .sampling = {}});
   std::vector<GenerateRequest> requests;
   for (const auto& [field, request] : bad) {
     requests.push_back(request);
     requests.push_back(greedy_request({7, 8}, 3));
   }
   size_t finished_events = 0;
-  const std::vector<GenerateResult> results = llm().generate(requests, [&](const StreamEvent& event) { finished_events += event.finished ? 1 : 0; });
+  const std::vector<GenerateResult> results =
+      llm().generate(requests, [&](const StreamEvent& event) { finished_events += event.finished ? 1 : 0; });
   ASSERT_EQ(results.size(), requests.size());
   EXPECT_EQ(finished_events, requests.size());
   for (size_t i = 0; i < bad.size(); ++i) {

@@ -30,6 +30,8 @@ inline GenerateRequest greedy_request(std::vector<int32_t> prompt, int64_t max_t
   return request;
 }
 
-inline GenerateResult generate_one(LLM& llm, const GenerateRequest& request) { return llm.generate({&request, 1}).at(0); }
+inline GenerateResult generate_one(LLM& llm, const GenerateRequest& request) {
+  return llm.generate({&request, 1}).at(0);
+}
 
 }  // namespace minisgl::test

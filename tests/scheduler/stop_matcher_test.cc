@@ -43,14 +43,18 @@ Outcome brute_force(const std::vector<std::string>& stops, const std::string& te
   return {text, -1};
 }
 
-TEST(StopMatcher, WithoutStopStringsEverythingPasses) { EXPECT_EQ(run({}, {"ab", "", "cd"}), (Outcome{"abcd", -1})); }
+TEST(StopMatcher, WithoutStopStringsEverythingPasses) {
+  EXPECT_EQ(run({}, {"ab", "", "cd"}), (Outcome{"abcd", -1}));
+}
 
 TEST(StopMatcher, MatchesAcrossPieces) {
   EXPECT_EQ(run({"STOP"}, {"go S", "T", "OP and more"}), (Outcome{"go ", 0}));
   EXPECT_EQ(run({"\n\n"}, {"a\n", "\nb"}), (Outcome{"a", 0}));
 }
 
-TEST(StopMatcher, AtTheVeryFirstByte) { EXPECT_EQ(run({"a"}, {"abc"}), (Outcome{"", 0})); }
+TEST(StopMatcher, AtTheVeryFirstByte) {
+  EXPECT_EQ(run({"a"}, {"abc"}), (Outcome{"", 0}));
+}
 
 TEST(StopMatcher, ReturnsWhatWasHeldBackInVain) {
   StopMatcher matcher({"<end>"});

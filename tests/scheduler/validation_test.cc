@@ -61,11 +61,23 @@ TEST(Validation, EveryFieldOutOfRangeIsNamed) {
       {"logprobs", [](SamplingParams& s) { s.logprobs = 21; }},
       {"logprobs", [](SamplingParams& s) { s.logprobs = -2; }},
       {"prompt_logprobs", [](SamplingParams& s) { s.prompt_logprobs = 21; }},
-      {"logit_bias", [](SamplingParams& s) { s.logit_bias = {{100, 1.0}}; }},
-      {"logit_bias", [](SamplingParams& s) { s.logit_bias = {{1, 100.5}}; }},
-      {"logit_bias", [&](SamplingParams& s) { s.logit_bias = {{1, nan}}; }},
+      {"logit_bias",
+       [](SamplingParams& s) {
+         s.logit_bias = {{100, 1.0}};
+       }},
+      {"logit_bias",
+       [](SamplingParams& s) {
+         s.logit_bias = {{1, 100.5}};
+       }},
+      {"logit_bias",
+       [&](SamplingParams& s) {
+         s.logit_bias = {{1, nan}};
+       }},
       {"stop_token_ids", [](SamplingParams& s) { s.stop_token_ids = {-1}; }},
-      {"stop", [](SamplingParams& s) { s.stop = {"ok", ""}; }},
+      {"stop",
+       [](SamplingParams& s) {
+         s.stop = {"ok", ""};
+       }},
       {"stop", [](SamplingParams& s) { s.stop = {"\x80"}; }},
   };
   for (const auto& [field, break_sampling] : faults) {
