@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -95,23 +96,34 @@ void MappedFile::unmap() noexcept {
 
 namespace {
 
-/// madvise() over the pages that overlap a range of the mapping.
-void advise(void* data, size_t size_bytes, size_t offset_bytes, size_t length_bytes, int advice) noexcept {
-  if (data == nullptr || offset_bytes >= size_bytes) return;
-  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = offset_bytes / page * page;
-  const size_t end = offset_bytes + std::min(length_bytes, size_bytes - offset_bytes);
-  ::madvise(static_cast<char*>(data) + begin, end - begin, advice);
+/// madvise() over the part of the mapping that overlaps the range, rounded outwards to addresses that `unit` divides.
+void advise(void* data, size_t size_bytes, size_t offset_bytes, size_t length_bytes, size_t unit, int advice) noexcept {
+  if (data == nullptr || offset_bytes >= size_bytes || length_bytes == 0) return;
+  const auto base = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t end = base + size_bytes;
+  const uintptr_t from = std::max(base, (base + offset_bytes) / unit * unit);
+  const uintptr_t to = base + offset_bytes + std::min(length_bytes, size_bytes - offset_bytes);
+  const uintptr_t rounded = std::min(end, (to + unit - 1) / unit * unit);
+  ::madvise(reinterpret_cast<void*>(from), rounded - from, advice);
 }
+
+size_t page_bytes() {
+  static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// A fault on a cached page may map the whole large folio it is in, and pages around it. Dropping only the pages that were read would leave
+// the rest of those resident; 2 MiB is the largest folio.
+constexpr size_t kDropUnitBytes = size_t{2} << 20;
 
 }  // namespace
 
 void MappedFile::prefetch(size_t offset_bytes, size_t length_bytes) const noexcept {
-  advise(data_, size_bytes_, offset_bytes, length_bytes, MADV_WILLNEED);
+  advise(data_, size_bytes_, offset_bytes, length_bytes, page_bytes(), MADV_WILLNEED);
 }
 
 void MappedFile::drop(size_t offset_bytes, size_t length_bytes) const noexcept {
-  advise(data_, size_bytes_, offset_bytes, length_bytes, MADV_DONTNEED);
+  advise(data_, size_bytes_, offset_bytes, length_bytes, kDropUnitBytes, MADV_DONTNEED);
 }
 
 }  // namespace minisgl

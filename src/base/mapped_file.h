@@ -34,7 +34,8 @@ class MappedFile {
 
   /// Asks the system to read [offset, offset + length) ahead. A hint: never fails.
   void prefetch(size_t offset_bytes, size_t length_bytes) const noexcept;
-  /// Unmaps the pages that overlap the range from this process's resident set; their content stays readable (from the page cache).
+  /// Takes the pages that overlap the range, and some beside them, out of this process's resident set; their content stays readable, from
+  /// the page cache, also for a thread that is reading it.
   void drop(size_t offset_bytes, size_t length_bytes) const noexcept;
 
  private:

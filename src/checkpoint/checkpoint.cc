@@ -83,14 +83,15 @@ void Checkpoint::read_rows(std::string_view name, int64_t row_begin, int64_t row
   const int64_t rows = row_count_of(tensor.info.shape);
   const auto row_elements = static_cast<size_t>(tensor.info.shape.elements() / rows);
   if (row_begin < 0 || row_count < 0 || row_begin > rows - row_count) {
-    fail_param(ErrorKind::kBadModel, std::string(name), "{}: rows {} to {} of the tensor {}, which has {}", source_, row_begin,
-               row_begin + row_count, name, rows);
+    fail_param(ErrorKind::kBadModel, std::string(name), "{}: {} rows from row {} are asked of the tensor {}, which has {}", source_,
+               row_count, row_begin, name, rows);
   }
   if (type.to_float == nullptr || row_elements % type.block_elements != 0) {
     fail_param(ErrorKind::kNotSupported, std::string(name),
                "{}: the tensor {} of shape {} is stored as {}, which cannot be read; supported are {}", source_, name,
                tensor.info.shape.to_string(), tensor.info.stored_type, gguf_readable_types());
   }
+  if (row_count == 0) return;
 
   const size_t row_bytes = row_elements / type.block_elements * type.block_bytes;
   const MappedFile& file = files_[tensor.file];

@@ -271,6 +271,8 @@ void GgufFile::parse() {
       fail(ErrorKind::kBadModel, "{}: tensors {} and {} overlap", path().string(), ranges[i - 1].tensor->name, ranges[i].tensor->name);
     }
   }
+  // The walk touched all of the header; a vocabulary alone has megabytes.
+  file_.drop(0, data_begin);
 }
 
 const GgufFile::Value* GgufFile::find(std::string_view key) const {

@@ -61,6 +61,8 @@ Shape to_shape(const std::vector<uint64_t>& dims) {
 }
 
 StoredTensor read_entry(const std::string& name, const json& entry, const std::string& path, size_t data_begin, size_t data_bytes) {
+  if (!entry.is_object())
+    fail(ErrorKind::kBadModel, "{}: tensor {} must be described by a JSON object, not by {}", path, name, brief(entry));
   const JsonFields fields(entry, path, "tensor " + name + ": ");
   const std::optional<std::string> dtype = fields.string("dtype");
   const StorageType* type = dtype ? safetensors_storage_type(*dtype) : nullptr;

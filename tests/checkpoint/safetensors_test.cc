@@ -143,7 +143,7 @@ TEST_F(SafetensorsTest, EntriesAreChecked) {
   expect("dtype", "F31", {"tensor a: dtype is \"F31\""});
   expect("dtype", nullptr, {"tensor a: dtype is missing"});
   expect("dtype", "F16", {"tensor a", "[0,24]", "needs 12 bytes"});
-  expect("shape", {3, 3}, {"tensor a", "needs 36"});
+  expect("shape", {3, 1}, {"tensor a", "[0,24]", "shape [3, 1] of F32 needs 12 bytes"});
   expect("shape", {3, -2}, {"tensor a: shape is [3,-2]"});
   expect("shape", {3, 2.5}, {"tensor a: shape"});
   expect("shape", {0, 2}, {"tensor a: shape", "empty"});

@@ -41,8 +41,11 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// Creates or replaces a file, and the folders on its way. It is a new file each time: a file system may flush one that is truncated and
+/// written again, which takes milliseconds.
 inline void write_file(const std::filesystem::path& path, std::string_view content) {
   std::filesystem::create_directories(path.parent_path());
+  std::filesystem::remove(path);
   std::ofstream stream(path, std::ios::binary);
   stream.write(content.data(), static_cast<std::streamsize>(content.size()));
   if (!stream.flush()) throw std::runtime_error("cannot write " + path.string());
