@@ -107,13 +107,18 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, Linear, ::testing::ValuesIn(available_
 void expect_near_reference(const Matrix& x, const Matrix& w, DType weight_dtype, const std::vector<float>& bias, const Matrix& out,
                            const std::string& what) {
   const int64_t k = x.view().size(1);
+  std::vector<double> weights;
+  for (int64_t n = 0; n < w.view().size(0); ++n) {
+    for (int64_t i = 0; i < k; ++i) {
+      weights.push_back(weight_dtype == DType::kBFloat16 ? static_cast<float>(BFloat16(w.at(n, i))) : w.at(n, i));
+    }
+  }
   for (int64_t m = 0; m < x.view().size(0); ++m) {
     for (int64_t n = 0; n < w.view().size(0); ++n) {
       double sum = bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(n)]);
       double magnitude = std::abs(sum);
       for (int64_t i = 0; i < k; ++i) {
-        const float weight = weight_dtype == DType::kBFloat16 ? static_cast<float>(BFloat16(w.at(n, i))) : w.at(n, i);
-        const double term = static_cast<double>(x.at(m, i)) * static_cast<double>(weight);
+        const double term = static_cast<double>(x.at(m, i)) * weights[static_cast<size_t>(n * k + i)];
         sum += term;
         magnitude += std::abs(term);
       }
@@ -129,9 +134,9 @@ TEST_P(Linear, AgreesWithADoublePrecisionReference) {
     int64_t rows, n, k;
     int k_slices;
   };
-  const Case cases[] = {{1, 1, 1, 1},     {1, 33, 7, 1},    {2, 31, 64, 1},   {3, 100, 65, 1},  {5, 129, 96, 6},
-                        {6, 64, 35, 7},   {7, 17, 40, 8},   {13, 65, 48, 3},  {14, 32, 99, 1},  {15, 95, 100, 4},
-                        {29, 160, 21, 1}, {64, 70, 130, 5}, {1, 259, 800, 8}, {33, 36, 1200, 2}};
+  const Case cases[] = {{1, 1, 1, 1},     {1, 33, 7, 1},    {2, 31, 64, 1},   {3, 100, 65, 1}, {5, 129, 96, 6},
+                        {6, 64, 35, 7},   {7, 17, 40, 8},   {13, 65, 48, 3},  {14, 32, 99, 1}, {15, 95, 100, 4},
+                        {29, 160, 21, 1}, {64, 70, 130, 5}, {1, 259, 400, 8}, {33, 36, 600, 2}};
   for (const Case& c : cases) {
     for (const DType weight_dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const DType x_dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -139,19 +144,17 @@ TEST_P(Linear, AgreesWithADoublePrecisionReference) {
           const Matrix x = Matrix::random(x_dtype, c.rows, c.k, 1, 3);
           const Matrix w = Matrix::random(DType::kFloat32, c.n, c.k, 2, 1);
           const CpuLinearWeight weight = packed(w, weight_dtype, c.k_slices);
-          for (const bool with_bias : {false, true}) {
-            std::vector<float> bias;
-            for (int64_t n = 0; with_bias && n < c.n; ++n) bias.push_back(0.25f * static_cast<float>(n % 7) - 0.5f);
-            const Tensor bias_view = with_bias ? Tensor(bias.data(), DType::kFloat32, {c.n}) : Tensor();
-            const Matrix out(out_dtype, c.rows, c.n, 5);
-            linear(pool(2), GetParam(), x.view(), weight, bias_view, out.view());
-            const std::string what =
-                fmt::format("rows {}, n {}, k {}, slices {}, weight {}, x {}, out {}, bias {}", c.rows, c.n, c.k, c.k_slices,
-                            dtype_name(weight_dtype), dtype_name(x_dtype), dtype_name(out_dtype), with_bias);
-            EXPECT_TRUE(out.gaps_untouched()) << what;
-            expect_near_reference(x, w, weight_dtype, bias, out, what);
-            if (HasFatalFailure()) return;
-          }
+          const bool with_bias = x_dtype == out_dtype;
+          std::vector<float> bias;
+          for (int64_t n = 0; with_bias && n < c.n; ++n) bias.push_back(0.25f * static_cast<float>(n % 7) - 0.5f);
+          const Tensor bias_view = with_bias ? Tensor(bias.data(), DType::kFloat32, {c.n}) : Tensor();
+          const Matrix out(out_dtype, c.rows, c.n, 5);
+          linear(pool(2), GetParam(), x.view(), weight, bias_view, out.view());
+          const std::string what = fmt::format("rows {}, n {}, k {}, slices {}, weight {}, x {}, out {}, bias {}", c.rows, c.n, c.k,
+                                               c.k_slices, dtype_name(weight_dtype), dtype_name(x_dtype), dtype_name(out_dtype), with_bias);
+          EXPECT_TRUE(out.gaps_untouched()) << what;
+          expect_near_reference(x, w, weight_dtype, bias, out, what);
+          if (HasFatalFailure()) return;
         }
       }
     }
@@ -160,7 +163,7 @@ TEST_P(Linear, AgreesWithADoublePrecisionReference) {
 
 TEST_P(Linear, BitsDoNotDependOnTheNumberOfRowsOrThreads) {
   constexpr int64_t kRows = 512;
-  constexpr int64_t kColumns = 80;
+  constexpr int64_t kColumns = 33;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t k : {64, 576, 1024, 3072}) {
       for (const int k_slices : {1, 8}) {
@@ -170,6 +173,7 @@ TEST_P(Linear, BitsDoNotDependOnTheNumberOfRowsOrThreads) {
         linear(pool(1), GetParam(), x.view(), weight, {}, all.view());
         for (const int threads : {1, 2}) {
           for (const int64_t rows : {1, 2, 3, 8, 64, 512}) {
+            if (rows == kRows && threads == 1) continue;  // that is `all`
             // Not the first rows only: the same row must not care where in the batch it stands.
             const int64_t first = kRows - rows;
             const Matrix some(DType::kFloat32, rows, kColumns);
@@ -231,7 +235,7 @@ TEST_P(Linear, SlicesJoinedByTheTreeAreTheLinear) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int k_slices : {1, 2, 3, 4, 5, 6, 7, 8}) {
       const CpuLinearWeight weight = packed(w, dtype, k_slices);
-      for (const int64_t rows : {1, 4, 50, 600}) {
+      for (const int64_t rows : {1, 4, 50, k_slices == 5 ? 600 : 15}) {  // 600: more than pass over a panel together
         const Matrix x = Matrix::random(DType::kFloat32, rows, kK, 10);
         const OwnedTensor slices(DType::kFloat32, {k_slices, rows, kColumns});
         linear_slices(pool(2), GetParam(), x.view(), weight, slices.view());

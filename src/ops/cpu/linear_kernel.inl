@@ -22,7 +22,7 @@ constexpr int64_t kPairsPerPanel = kPanelColumns / (2 * kWidth);
 /// How far ahead of its use a streamed weight is fetched.
 constexpr int64_t kPrefetchBytes = 2048;
 /// k per block when there are several tiles.
-constexpr int64_t kBlock = 384;
+constexpr int64_t kBlock = 256;
 
 // As many accumulators as the registers hold beside one pair of weights and one or two elements of x.
 #if defined(__AVX512F__)
@@ -246,6 +246,13 @@ MINISGL_INLINE void widen(const char* weight, int64_t k, float* out) {
   }
 }
 
+/// Fetches part `part` of `parts` equal parts of [from, from + bytes) into the second-level cache.
+MINISGL_INLINE void prefetch_part(const char* from, int64_t bytes, int64_t part, int64_t parts) {
+  constexpr int64_t kLineBytes = 64;
+  const int64_t end = bytes * (part + 1) / parts;
+  for (int64_t at = bytes * part / parts / kLineBytes * kLineBytes; at < end; at += kLineBytes) __builtin_prefetch(from + at, 0, 2);
+}
+
 MINISGL_INLINE void run_tiles(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end,
                               float* scratch) {
   constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
@@ -269,12 +276,16 @@ MINISGL_INLINE void run_tiles(const LinearJob& job, int64_t panel_begin, int64_t
       tile.joined_slots = block == blocks - 1 ? joined_slots : 0;
       for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         tile.weight = static_cast<const char*>(job.panels) + (panel * job.k + k_begin) * step_bytes;
+        // What the next round reads from memory is fetched while this round computes.
+        const char* next = panel + 1 < panel_end ? tile.weight + job.k * step_bytes
+                                                 : static_cast<const char*>(job.panels) + (panel_begin * job.k + k_end) * step_bytes;
         if (job.weight_bf16) {
           widen(tile.weight, tile.k, widened);
           tile.weight = reinterpret_cast<const char*>(widened);
         }
         tile.sums = slot + (panel - panel_begin) * tiles * kPairsPerPanel * kPairFloats;
         for (int64_t t = tile_begin; t < tile_end; ++t) {
+          prefetch_part(next, tile.k * step_bytes, t - tile_begin, tiles);
           const int64_t rows = job.row_tiles.size(t);
           tile.x = job.x + job.row_tiles.begin(t) * job.k + k_begin * rows;
           for (tile.first_pair = 0; tile.first_pair < kPairsPerPanel; ++tile.first_pair, tile.sums += kPairFloats) {
