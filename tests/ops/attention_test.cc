@@ -220,12 +220,12 @@ TEST_P(CpuAttention, MatchesDoublePrecision) {
 TEST_P(CpuAttention, BitsDoNotDependOnChunksPagesOrTheirOrder) {
   for (const Heads& heads : {Heads{4, 2, 64}, Heads{5, 5, 40}, Heads{9, 1, 32}, Heads{100, 1, 16}}) {
     for (const DType cache : kActivationTypes) {
-      for (const int64_t window : {0, 1, 45, 64, 100}) {
+      for (const int64_t window : {0, 45, 64}) {
         Options options{heads, DType::kFloat32, cache, 256, window};
-        const Sequence sequence(heads.query > 50 ? 70 : 203, heads, DType::kFloat32, 11);
+        const Sequence sequence(heads.query > 50 ? 70 : 170, heads, DType::kFloat32, 11);
         const std::vector<uint32_t> contiguous = run_one(*ops, sequence, sequence.length, options);
-        for (const int page_size : {1, 3, 16, 64}) {
-          for (const int64_t chunk : {1, 5, 7, 64, 203}) {
+        for (const int page_size : {1, 16, 24}) {
+          for (const int64_t chunk : {1, 5, 7, 64}) {
             options.page_size = page_size;
             options.page_seed += 1;
             ASSERT_EQ(run_one(*ops, sequence, chunk, options), contiguous)

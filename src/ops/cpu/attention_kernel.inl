@@ -332,8 +332,8 @@ static void attention(const AttentionBlock& block, float* scratch) {
       for (int64_t d = 0; d < head_dim; d += kWidth) store(values + j * stride + d, read(value + d, head_dim - d));
       if (last) continue;
       for (int64_t d = 0; d < head_dim; d += kCacheLine / static_cast<int64_t>(sizeof(TKv))) {
-        __builtin_prefetch(next_key_rows[j] + d);
-        __builtin_prefetch(next_key_rows[j] + block.value_offset + d);
+        __builtin_prefetch(next_key_rows[j] + d, 0, 1);
+        __builtin_prefetch(next_key_rows[j] + block.value_offset + d, 0, 1);
       }
     }
     transpose_keys(key_rows, head_dim, keys);
