@@ -104,6 +104,21 @@ BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<std::pair<std::strin
     merged.append(right.substr(prefix));
     merges_.set(left_id, right_id, {static_cast<uint32_t>(rank), id_of(merged)});
   }
+  cut_ = find_cut(merges);
+}
+
+// Tokenizers without a pre-tokenizer make one word of a whole text. If no merge joins what precedes a space with that space (spelled ' ' or
+// U+2581), then a word may be cut before every space that does not follow another, with the same result: no symbol ever spans the cut.
+// Returns the character to cut before, or nothing.
+std::string BpeModel::find_cut(const std::vector<std::pair<std::string_view, std::string_view>>& merges) const {
+  if (!plain_ || options_.words_are_bytes || options_.ignore_merges) return {};
+  for (const std::string_view space : {"\xE2\x96\x81", " "}) {
+    if (vocabulary_.find(space) == Vocabulary::kNone) continue;
+    const bool spanned = std::any_of(merges.begin(), merges.end(),
+                                     [&](const auto& merge) { return merge.second.starts_with(space) && !merge.first.ends_with(space); });
+    return spanned ? std::string() : std::string(space);
+  }
+  return {};
 }
 
 // An entry of the direct-mapped cache of short words.
@@ -123,6 +138,18 @@ BpeModel::Scratch::Scratch(size_t text_bytes) {
 }
 
 void BpeModel::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
+  if (!cut_.empty()) {
+    for (size_t at = word.find(cut_, 1); at != std::string_view::npos; at = word.find(cut_, at + cut_.size())) {
+      if (word.substr(0, at).ends_with(cut_)) continue;
+      encode_cached(word.substr(0, at), scratch, ids);
+      word.remove_prefix(at);
+      at = 0;
+    }
+  }
+  encode_cached(word, scratch, ids);
+}
+
+void BpeModel::encode_cached(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
   Scratch::CachedWord* entry = nullptr;
   if (scratch.cache != nullptr && word.size() <= kMaxCachedWordBytes) {
     entry = &scratch.cache[std::hash<std::string_view>()(word) % kCachedWords];

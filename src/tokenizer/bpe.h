@@ -87,6 +87,8 @@ class BpeModel {
   void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
 
  private:
+  std::string find_cut(const std::vector<std::pair<std::string_view, std::string_view>>& merges) const;
+  void encode_cached(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_uncached(std::string_view word, Scratch& scratch) const;
   void split_characters(std::string_view word, std::vector<int32_t>& ids) const;
   void merge_short(Scratch& scratch) const;
@@ -97,6 +99,7 @@ class BpeModel {
   BpeOptions options_;
   std::array<int32_t, 256> character_ids_{};  // of each byte's character (words_are_bytes), else of each ASCII character
   std::array<int32_t, 256> byte_ids_{};       // "<0x00>" ...
+  std::string cut_;                           // the character of find_cut(), or empty
   bool plain_ = false;                        // neither prefix nor suffix: character_ids_ may be used
 };
 

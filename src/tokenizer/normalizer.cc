@@ -14,12 +14,17 @@
 namespace minisgl {
 namespace {
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+bool is_normalized(const Normalizer::UnicodeForm& form, std::string_view text) {
+  // Every form leaves ASCII as it is; NFC leaves everything below U+0300, whose first byte is 0xCC.
+  const uint8_t limit = form.compose && !form.compatibility ? 0xCC : 0x80;
+  return std::all_of(text.begin(), text.end(), [limit](char c) {
+    const uint8_t byte = static_cast<uint8_t>(c);
+    return byte < limit;
+  });
 }
 
 void apply_step(const Normalizer::UnicodeForm& form, std::string& text) {
-  if (is_ascii(text)) return;  // every form leaves ASCII as it is
+  if (is_normalized(form, text)) return;
   const int options = UTF8PROC_STABLE | (form.compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (form.compatibility ? UTF8PROC_COMPAT : 0);
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),

@@ -91,6 +91,7 @@ class DocumentReader : public nlohmann::json_sax<json> {
     switch (capture_) {
       case Capture::kMergePair:
         if (pair_sides_ != 2) bad_merge();
+        add_merge(left_, right_);
         capture_ = Capture::kMerges;
         break;
       case Capture::kMerges:
@@ -102,10 +103,10 @@ class DocumentReader : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    // The library's text repeats the place; what follows the last ": " names the cause.
+    // The library's text begins with its own name for the error and the place.
     const std::string text = error.what();
-    fail(ErrorKind::kBadModel, "{}: malformed JSON at byte {}: {}", name_, position,
-         text.substr(text.find("syntax error") == std::string::npos ? 0 : text.find("syntax error")));
+    const size_t cause = text.find("syntax error");
+    fail(ErrorKind::kBadModel, "{}: malformed JSON at byte {}: {}", name_, position, text.substr(cause == std::string::npos ? 0 : cause));
   }
 
  private:
@@ -166,13 +167,8 @@ class DocumentReader : public nlohmann::json_sax<json> {
     add_merge(merge.substr(0, space), merge.substr(space + 1));
   }
   void merge_side(std::string& side) {
-    if (pair_sides_ == 0) {
-      left_ = std::move(side);
-    } else if (pair_sides_ == 1) {
-      add_merge(left_, side);
-    } else {
-      bad_merge();
-    }
+    if (pair_sides_ == 2) bad_merge();
+    (pair_sides_ == 0 ? left_ : right_) = std::move(side);
     ++pair_sides_;
   }
 
@@ -191,6 +187,7 @@ class DocumentReader : public nlohmann::json_sax<json> {
   Capture capture_ = Capture::kNothing;
   int pair_sides_ = 0;
   std::string left_;
+  std::string right_;
 };
 
 }  // namespace
