@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -47,6 +48,11 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
+int64_t slot_bytes(const WeightSlot& slot) {
+  const DType dtype = slot.matrix == nullptr ? DType::kFloat32 : slot.matrix->dtype();
+  return slot.shape.elements() * static_cast<int64_t>(dtype_size(dtype));
+}
+
 /// Elements [begin, begin + count) of a tensor.
 template <typename T>
 void fill_normal(const std::vector<float>& quantiles, uint64_t key, int64_t begin, int64_t count, T* out) {
@@ -63,36 +69,31 @@ void fill_normal(const std::vector<float>& quantiles, uint64_t key, int64_t begi
 
 void fill_dummy_weights(const WeightTable& table, Ops& ops, const LoadProgress& progress) {
   const std::vector<float> quantiles = normal_quantiles();
-  ComputePool& pool = process_compute_pool();
-  constexpr int64_t kGrain = 1 << 14;
-
   int64_t total_bytes = 0;
-  for (const WeightSlot& slot : table.slots()) {
-    total_bytes += slot.shape.elements() * static_cast<int64_t>(dtype_size(slot.matrix ? slot.matrix->dtype() : DType::kFloat32));
-  }
-  PieceBuffer pieces;
+  for (const WeightSlot& slot : table.slots()) total_bytes += slot_bytes(slot);
+
+  MatrixFiller filler(ops, process_compute_pool());
   int64_t done_bytes = 0;
   for (const WeightSlot& slot : table.slots()) {
+    const auto report = [&](int64_t rows_done) {
+      if (progress) progress(done_bytes + slot_bytes(slot) / slot.shape[0] * rows_done, total_bytes);
+    };
     if (slot.matrix == nullptr) {
       std::fill_n(slot.vector.data<float>(), slot.shape.elements(), slot.dummy_value);
-      done_bytes += slot.shape.elements() * static_cast<int64_t>(sizeof(float));
-      continue;
-    }
-    const uint64_t key = mix(hash_name(slot.name) ^ kSeed);
-    const int64_t k = slot.matrix->k();
-    pieces.for_each(*slot.matrix, slot.shape[0], [&](int64_t row_begin, const Tensor& rows) {
-      const int64_t elements = rows.shape().elements();
-      pool.parallel_for(elements, kGrain, [&](int64_t begin, int64_t end, int) {
+      report(slot.shape[0]);
+    } else {
+      const uint64_t key = mix(hash_name(slot.name) ^ kSeed);
+      const auto produce = [&](int64_t row_begin, const Tensor& rows) {
+        const int64_t begin = row_begin * rows.size(1);
         if (rows.dtype() == DType::kBFloat16) {
-          fill_normal(quantiles, key, row_begin * k + begin, end - begin, rows.data<BFloat16>() + begin);
+          fill_normal(quantiles, key, begin, rows.shape().elements(), rows.data<BFloat16>());
         } else {
-          fill_normal(quantiles, key, row_begin * k + begin, end - begin, rows.data<float>() + begin);
+          fill_normal(quantiles, key, begin, rows.shape().elements(), rows.data<float>());
         }
-      });
-      ops.pack_rows(*slot.matrix, slot.row_begin + row_begin, rows);
-      done_bytes += elements * static_cast<int64_t>(dtype_size(rows.dtype()));
-      if (progress) progress(done_bytes, total_bytes);
-    });
+      };
+      filler.fill(slot, produce, report);
+    }
+    done_bytes += slot_bytes(slot);
   }
 }
 

@@ -93,22 +93,21 @@ void load_weights(const WeightTable& table, Checkpoint& checkpoint, Ops& ops, co
   int64_t total_bytes = 0;
   for (const WeightSlot& slot : table.slots()) total_bytes += static_cast<int64_t>(checkpoint.info(slot.name).stored_bytes);
 
-  PieceBuffer pieces;
+  MatrixFiller filler(ops, process_compute_pool());
   int64_t done_bytes = 0;
   for (const WeightSlot& slot : table.slots()) {
     const auto stored_bytes = static_cast<int64_t>(checkpoint.info(slot.name).stored_bytes);
-    const auto report = [&](int64_t rows_read) {
-      if (progress) progress(done_bytes + stored_bytes / slot.shape[0] * rows_read, total_bytes);
+    const auto report = [&](int64_t rows_done) {
+      if (progress) progress(done_bytes + stored_bytes / slot.shape[0] * rows_done, total_bytes);
     };
     if (slot.matrix == nullptr) {
       checkpoint.read_rows(slot.name, 0, slot.shape[0], DType::kFloat32, slot.vector.raw());
       report(slot.shape[0]);
     } else {
-      pieces.for_each(*slot.matrix, slot.shape[0], [&](int64_t row_begin, const Tensor& rows) {
+      const auto produce = [&](int64_t row_begin, const Tensor& rows) {
         checkpoint.read_rows(slot.name, row_begin, rows.size(0), rows.dtype(), rows.raw());
-        ops.pack_rows(*slot.matrix, slot.row_begin + row_begin, rows);
-        report(row_begin + rows.size(0));
-      });
+      };
+      filler.fill(slot, produce, report);
     }
     done_bytes += stored_bytes;
   }

@@ -49,9 +49,10 @@ class WeightTable {
   std::vector<std::string> ignored_;
 };
 
-/// Fills every slot from `checkpoint`, converting to the slot's dtype in pieces of at most 4 MiB (or one row), so that a load needs little
-/// memory beside the weights. Strict: throws Error(kBadModel) before anything is read if a tensor is missing, has another shape or is
-/// left over; the message names the first such tensor, found and expected shape, and how many more there are.
+/// Fills every slot from `checkpoint`, converting to the slot's dtype in pieces of at most 4 MiB (or one row) on the threads of
+/// process_compute_pool(), so that a load needs little memory beside the weights. Strict: throws Error(kBadModel) before anything is read
+/// if a tensor is missing, has another shape or is left over; the message names the first such tensor, found and expected shape, and how
+/// many more there are.
 void load_weights(const WeightTable& table, Checkpoint& checkpoint, Ops& ops, const LoadProgress& progress);
 
 /// Fills matrices with N(0, 0.02) and vectors with their dummy value. An element depends only on its tensor's name and its index there:

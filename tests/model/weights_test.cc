@@ -160,7 +160,7 @@ class DummyWeightsTest : public testing::Test {
 };
 
 TEST_F(DummyWeightsTest, AreNormalWithDeviation002) {
-  const std::vector<float> values = fill("model.embed_tokens.weight", 3000, 512, DType::kFloat32);  // more than one piece of 4 MiB
+  const std::vector<float> values = fill("model.embed_tokens.weight", 3000, 512, DType::kFloat32);  // several pieces
   double sum = 0, squares = 0, fourth = 0;
   for (const float value : values) {
     const double z = value / 0.02;
