@@ -40,6 +40,10 @@ class Sampler {
     float logit;
     int32_t id;
   };
+  /// More likely, or as likely with a lower id.
+  struct Before {
+    bool operator()(const Candidate& a, const Candidate& b) const { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
+  };
   /// One member's scratch memory.
   struct Scratch {
     std::vector<uint32_t> seen;  // [vocab]; all zero between rows
@@ -50,6 +54,7 @@ class Sampler {
   static int32_t draw(std::span<const float> logits, int32_t best_id, const SampleJob& job, Scratch& scratch);
   static int32_t draw_from_all(std::span<const float> logits, int32_t best_id, const SampleJob& job);
   static void select_largest(std::span<const float> logits, size_t count, std::vector<Candidate>& out);
+  static bool keep_mass(std::vector<Candidate>& candidates, double limit, float max, float temperature);
   static void cut(std::span<const float> logits, float max, const RowSampling& sampling, std::vector<Candidate>& candidates);
 
   Ops& ops_;
