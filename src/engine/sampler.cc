@@ -53,10 +53,6 @@ double exp_sum(std::span<const float> logits, float max, float temperature) {
 
 }  // namespace
 
-bool Sampler::before(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
 Sampler::Sampler(Ops& ops, ComputePool& pool, int64_t vocab_size, int64_t max_rows)
     : ops_(ops),
       pool_(pool),
