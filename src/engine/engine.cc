@@ -49,7 +49,7 @@ std::pair<MemoryPlan, std::unique_ptr<Decoder>> plan_and_reserve(const EngineCon
                                                                  Ops& ops, Communicator& communicator) {
   const size_t available = available_memory_bytes();
   const size_t weight_bytes = Decoder::weight_bytes(model, dtype);
-  check_weights_fit(weight_bytes, available, config.model);
+  check_weights_fit(weight_bytes, available, config.model, dtype);
   const int64_t max_model_len = requested_model_len(config, model);
   auto decoder = std::make_unique<Decoder>(model, dtype, max_step_tokens(config, max_model_len), max_model_len, ops, communicator);
   const size_t workspace_bytes =

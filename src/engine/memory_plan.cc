@@ -103,11 +103,11 @@ std::string format_bytes(size_t bytes) {
   return value >= 1024 * kMib ? fmt::format("{:.1f} GiB", value / (1024 * kMib)) : fmt::format("{:.1f} MiB", value / kMib);
 }
 
-void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model) {
-  if (weight_bytes > available_bytes) {
-    fail(ErrorKind::kOutOfMemory, "the weights of {} take {}, but only {} of memory are available: use a smaller model or --dtype bfloat16",
-         model, format_bytes(weight_bytes), format_bytes(available_bytes));
-  }
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model, DType dtype) {
+  if (weight_bytes <= available_bytes) return;
+  fail(ErrorKind::kOutOfMemory, "the weights of {} take {} in {}, but only {} of memory are available: use a smaller model{}", model,
+       format_bytes(weight_bytes), dtype_name(dtype), format_bytes(available_bytes),
+       dtype == DType::kFloat32 ? " or --dtype bfloat16" : "");
 }
 
 int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model) {

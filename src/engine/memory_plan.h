@@ -31,7 +31,7 @@ struct MemoryPlan {
 };
 
 /// Refuses weights that do not fit into memory: throws Error(kOutOfMemory) with the numbers.
-void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model);
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model, DType dtype);
 
 /// The limit L before the pool is sized: config.max_model_len, by default max_position_embeddings. A larger one is allowed with a warning.
 int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model);

@@ -55,7 +55,7 @@ TEST(MemoryPlan, AnExplicitLengthStaysAboveASmallPool) {
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitWithNumbers) {
   try {
-    check_weights_fit(3000 * kMib, 1024 * kMib, "some/model");
+    check_weights_fit(3000 * kMib, 1024 * kMib, "some/model", DType::kFloat32);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
