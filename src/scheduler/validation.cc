@@ -107,14 +107,15 @@ std::shared_ptr<Request> make_request(std::vector<int32_t> prompt_token_ids, con
   const int64_t pool_tokens = limits.num_pages * limits.page_size;
   const int64_t rest = limits.max_model_len - prompt_tokens;
   int64_t max_tokens = 0;
-  if (sampling.max_tokens) {
+  if (sampling.max_tokens && *sampling.max_tokens != kRestOfContext) {
     max_tokens = std::min(*sampling.max_tokens, rest);
     if (max_tokens < *sampling.max_tokens && choice == 0) {
       spdlog::warn("max_tokens {} cut to {}: the prompt has {} tokens and the limit is {}", *sampling.max_tokens, max_tokens, prompt_tokens,
                    limits.max_model_len);
     }
   } else {
-    max_tokens = std::min({kDefaultMaxTokens, rest, std::max<int64_t>(pool_tokens - prompt_tokens, 1)});
+    const int64_t wanted = sampling.max_tokens.value_or(kDefaultMaxTokens);
+    max_tokens = std::min({wanted, rest, std::max<int64_t>(pool_tokens - prompt_tokens, 1)});
   }
   if (prompt_tokens + max_tokens > pool_tokens) {
     fail_param(ErrorKind::kContextLengthExceeded, "max_tokens",

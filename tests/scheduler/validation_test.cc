@@ -101,10 +101,13 @@ TEST(Validation, OutputIsCutToTheRestOfTheLimit) {
   sampling.max_tokens = 1000;
   EXPECT_EQ(make_request(std::vector<int32_t>(60, 1), sampling, 1, 0, limits())->max_tokens, 4);
   EXPECT_EQ(make_request({1}, {}, 1, 0, limits())->max_tokens, 63) << "by default the rest, at most 1,024";
+  sampling.max_tokens = kRestOfContext;
+  EXPECT_EQ(make_request(std::vector<int32_t>(60, 1), sampling, 1, 0, limits())->max_tokens, 4);
   RequestLimits wide = limits();
   wide.max_model_len = 5000;
   wide.num_pages = 2000;
   EXPECT_EQ(make_request({1}, {}, 1, 0, wide)->max_tokens, 1024);
+  EXPECT_EQ(make_request({1}, sampling, 1, 0, wide)->max_tokens, 4999);
 }
 
 TEST(Validation, WhatCanNeverFitIntoThePoolIsRefused) {
