@@ -51,8 +51,8 @@ struct GenerateRequest {
 
 /// One choice of one request.
 struct GenerateResult {
-  int64_t index = 0;   ///< position of the request in the call
-  int choice = 0;      ///< 0 .. n - 1
+  int64_t index = 0;  ///< position of the request in the call
+  int choice = 0;     ///< 0 .. n - 1
   std::vector<int32_t> prompt_token_ids;
   std::vector<int32_t> token_ids;  ///< what was generated, a final stop token included
   std::string text;                ///< without the final stop token, special tokens and stop string
@@ -97,7 +97,8 @@ class LLM {
 
   /// Runs all requests and returns their choices ordered by (index, choice). A bad request gives a result with an error; the others
   /// run. `on_event`, if given, is called from this thread as output appears.
-  std::vector<GenerateResult> generate(std::span<const GenerateRequest> requests, const std::function<void(const StreamEvent&)>& on_event = {});
+  std::vector<GenerateResult> generate(std::span<const GenerateRequest> requests,
+                                       const std::function<void(const StreamEvent&)>& on_event = {});
 
   /// Ends everything that runs or waits as soon as the current step is done; results so far carry kAbort. Safe from any thread and from
   /// a signal handler.

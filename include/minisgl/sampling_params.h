@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,13 +9,17 @@
 
 namespace minisgl {
 
+/// A max_tokens that asks for all that the context leaves.
+inline constexpr int64_t kRestOfContext = std::numeric_limits<int64_t>::max();
+
 /// How one request is sampled and when it ends. A field left empty takes the model's default (generation_config.json, only with
 /// `do_sample: true`), then the value named here.
 ///
 /// Order of work on a row of logits: logit bias, min_tokens, repetition penalty (prompt and output), frequency and presence penalty
 /// (output only), temperature, top-k, top-p, min-p, draw. A tie at a cut keeps the lower id.
 struct SamplingParams {
-  /// Longest output in tokens, >= 1. Empty: what the caller documents (design: generate 1,024 or the rest of the context).
+  /// Longest output in tokens, >= 1; more than the context leaves is cut with a log line, kRestOfContext without. Empty: 1,024 or the rest
+  /// of the context.
   std::optional<int64_t> max_tokens;
   /// >= 0 and finite; 0 is greedy: the true argmax, lowest id on ties. Default 0 (offline).
   std::optional<double> temperature;

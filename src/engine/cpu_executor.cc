@@ -108,7 +108,9 @@ size_t CpuExecutor::workspace_bytes(const Settings& settings) {
   return static_cast<size_t>(4 * (logits + (limits.rows + 1) * table_width + 3 * limits.max_tokens + 3 * limits.rows));
 }
 
-size_t CpuExecutor::workspace_bytes() const { return workspace_bytes(settings_); }
+size_t CpuExecutor::workspace_bytes() const {
+  return workspace_bytes(settings_);
+}
 
 StepHandle CpuExecutor::launch(const StepPlan& plan) {
   const std::string error = validator_.check(plan);

@@ -45,11 +45,11 @@ CpuExecutor::Settings executor_settings(const EngineConfig& config, const ModelC
 }
 
 /// Plan and decoder together: the workspaces are known once the decoder has reserved its memory, of which nothing is resident yet.
-std::pair<MemoryPlan, std::unique_ptr<Decoder>> plan_and_reserve(const EngineConfig& config, const ModelConfig& model, DType dtype, Ops& ops,
-                                                                 Communicator& communicator) {
+std::pair<MemoryPlan, std::unique_ptr<Decoder>> plan_and_reserve(const EngineConfig& config, const ModelConfig& model, DType dtype,
+                                                                 Ops& ops, Communicator& communicator) {
   const size_t available = available_memory_bytes();
   const size_t weight_bytes = Decoder::weight_bytes(model, dtype);
-  check_weights_fit(weight_bytes, available, config.model);
+  check_weights_fit(weight_bytes, available, config.model, dtype);
   const int64_t max_model_len = requested_model_len(config, model);
   auto decoder = std::make_unique<Decoder>(model, dtype, max_step_tokens(config, max_model_len), max_model_len, ops, communicator);
   const size_t workspace_bytes =
@@ -113,8 +113,8 @@ Engine::Engine(const EngineConfig& config, const ModelPath& path, const ModelCon
   kv_pool_ = std::make_unique<KvPool>(cache_group(config, model, dtype_), plan_.num_pages, ops_->device());
   model_ = std::make_unique<Model>(*decoder_, *attention_, *kv_pool_);
   KvPool* const pools[] = {kv_pool_.get()};
-  executor_ = std::make_unique<CpuExecutor>(executor_settings(config, model, plan_.max_model_len, plan_.num_pages), *model_, pools, *ops_,
-                                            pool_);
+  executor_ =
+      std::make_unique<CpuExecutor>(executor_settings(config, model, plan_.max_model_len, plan_.num_pages), *model_, pools, *ops_, pool_);
 }
 
 Engine::~Engine() = default;

@@ -13,8 +13,8 @@ namespace minisgl {
 
 enum class RowStatus : uint8_t {
   kOk,
-  kNanLogits,   ///< the model gave NaN: the request fails, nobody else
-  kEmptyMask,   ///< no token may be drawn
+  kNanLogits,  ///< the model gave NaN: the request fails, nobody else
+  kEmptyMask,  ///< no token may be drawn
 };
 
 /// Log-probabilities of one logit row: of the token of interest, then the most likely ones, which lie at [top_begin, top_begin + top_count)

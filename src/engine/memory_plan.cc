@@ -68,7 +68,9 @@ size_t cgroup_available(const fs::path& root, fs::path group, const char* limit_
   }
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 }  // namespace
 
@@ -87,8 +89,8 @@ size_t available_memory_bytes() {
     if (controllers.empty()) {
       available = std::min(available, cgroup_available("/sys/fs/cgroup", group, "memory.max", "memory.current", ""));
     } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      available = std::min(available, cgroup_available("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                                       "total_"));
+      available =
+          std::min(available, cgroup_available("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"));
     }
   }
   if (available == kUnlimited) available = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -101,11 +103,11 @@ std::string format_bytes(size_t bytes) {
   return value >= 1024 * kMib ? fmt::format("{:.1f} GiB", value / (1024 * kMib)) : fmt::format("{:.1f} MiB", value / kMib);
 }
 
-void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model) {
-  if (weight_bytes > available_bytes) {
-    fail(ErrorKind::kOutOfMemory, "the weights of {} take {}, but only {} of memory are available: use a smaller model or --dtype bfloat16",
-         model, format_bytes(weight_bytes), format_bytes(available_bytes));
-  }
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model, DType dtype) {
+  if (weight_bytes <= available_bytes) return;
+  fail(ErrorKind::kOutOfMemory, "the weights of {} take {} in {}, but only {} of memory are available: use a smaller model{}", model,
+       format_bytes(weight_bytes), dtype_name(dtype), format_bytes(available_bytes),
+       dtype == DType::kFloat32 ? " or --dtype bfloat16" : "");
 }
 
 int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model) {
@@ -139,11 +141,12 @@ MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, con
   if (config.num_pages) {
     plan.num_pages = *config.num_pages;
     if (plan.num_pages > pages_that_fit) {
-      fail_param(ErrorKind::kOutOfMemory, "num-pages",
-                 "--num-pages {} needs {} for KV, but {} of {} are left after weights ({}) and workspaces ({}) at --memory-ratio {}: at most {}",
-                 plan.num_pages, format_bytes(static_cast<size_t>(plan.num_pages) * plan.page_bytes),
-                 format_bytes(static_cast<size_t>(config.memory_ratio * static_cast<double>(free_bytes))), format_bytes(available_bytes),
-                 format_bytes(weight_bytes), format_bytes(workspace_bytes), config.memory_ratio, pages_that_fit);
+      fail_param(
+          ErrorKind::kOutOfMemory, "num-pages",
+          "--num-pages {} needs {} for KV, but {} of {} are left after weights ({}) and workspaces ({}) at --memory-ratio {}: at most {}",
+          plan.num_pages, format_bytes(static_cast<size_t>(plan.num_pages) * plan.page_bytes),
+          format_bytes(static_cast<size_t>(config.memory_ratio * static_cast<double>(free_bytes))), format_bytes(available_bytes),
+          format_bytes(weight_bytes), format_bytes(workspace_bytes), config.memory_ratio, pages_that_fit);
     }
   } else {
     const int64_t wanted = kDefaultSequences * ceil_div(plan.max_model_len, plan.page_size);
@@ -172,6 +175,8 @@ int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len) {
   return std::max(std::min(config.max_prefill_tokens, all_tokens), config.max_running_requests);
 }
 
-int64_t resolve_page_size(const EngineConfig& config) { return config.page_size.value_or(kDefaultPageSize); }
+int64_t resolve_page_size(const EngineConfig& config) {
+  return config.page_size.value_or(kDefaultPageSize);
+}
 
 }  // namespace minisgl

@@ -24,14 +24,14 @@ struct MemoryPlan {
   size_t page_bytes = 0;       ///< of one page in all layers
   int64_t page_size = 0;       ///< tokens
   int64_t num_pages = 0;
-  int64_t kv_tokens = 0;       ///< num_pages * page_size
-  int64_t max_model_len = 0;   ///< longest prompt plus output, tokens
+  int64_t kv_tokens = 0;      ///< num_pages * page_size
+  int64_t max_model_len = 0;  ///< longest prompt plus output, tokens
   int64_t max_running_requests = 0;
   int64_t max_step_tokens = 0;  ///< most tokens of one step
 };
 
 /// Refuses weights that do not fit into memory: throws Error(kOutOfMemory) with the numbers.
-void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model);
+void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model, DType dtype);
 
 /// The limit L before the pool is sized: config.max_model_len, by default max_position_embeddings. A larger one is allowed with a warning.
 int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model);

@@ -8,7 +8,9 @@ namespace minisgl {
 
 namespace {
 
-bool in_range(int64_t value, int64_t end) { return value >= 0 && value < end; }
+bool in_range(int64_t value, int64_t end) {
+  return value >= 0 && value < end;
+}
 
 std::string check_sampling(const RowSampling& s, int64_t vocab_size) {
   const auto good = [](float value, float low, float high) { return std::isfinite(value) && value >= low && value <= high; };

@@ -18,12 +18,19 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr uint32_t kInPrompt = 0x80000000u;
 
 /// Forbids a token. NaN stays, so that a broken row is still found.
-void ban(float& logit) { logit = std::isnan(logit) ? logit : -kInfinity; }
+void ban(float& logit) {
+  logit = std::isnan(logit) ? logit : -kInfinity;
+}
 
 bool needs_adjustment(const SampleJob& job) {
   const RowSampling& s = *job.sampling;
   return job.mask != nullptr || !s.logit_bias.empty() || (!s.banned_before_min.empty() && job.position - s.prompt_tokens < s.min_tokens) ||
          s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0;
+}
+
+/// exp((logit - max) / temperature): the probability of a token relative to the most likely one.
+float weight(float logit, float max, float temperature) {
+  return exp_non_positive((logit - max) / temperature);
 }
 
 /// Sum of exp((logit - max) / temperature), in an order fixed by the number of logits.
@@ -36,11 +43,11 @@ double exp_sum(std::span<const float> logits, float max, float temperature) {
     float lanes[kLanes] = {};
     const size_t end = std::min(i + kBlock, logits.size());
     for (; i + kLanes <= end; i += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += exp_non_positive((logits[i + lane] - max) / temperature);
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += weight(logits[i + lane], max, temperature);
     }
     for (const float lane : lanes) total += lane;
   }
-  for (; i < logits.size(); ++i) total += exp_non_positive((logits[i] - max) / temperature);
+  for (; i < logits.size(); ++i) total += weight(logits[i], max, temperature);
   return total;
 }
 
@@ -141,9 +148,9 @@ int32_t Sampler::draw(std::span<const float> logits, int32_t best_id, const Samp
   float best_score = -kInfinity;
   for (const Candidate& candidate : scratch.candidates) {
     const float scaled = (candidate.logit - max) / s.temperature;
-    if (s.min_p > 0 && exp_non_positive(scaled) < s.min_p) break;  // in descending order: so are all that follow
-    const float score = scaled + gumbel(s.seed, static_cast<uint32_t>(s.choice), static_cast<uint32_t>(job.position),
-                                        static_cast<uint32_t>(candidate.id));
+    if (s.min_p > 0 && exp_non_positive(scaled) < s.min_p) continue;
+    const float score =
+        scaled + gumbel(s.seed, static_cast<uint32_t>(s.choice), static_cast<uint32_t>(job.position), static_cast<uint32_t>(candidate.id));
     if (score > best_score || (score == best_score && candidate.id < best_id)) {
       best_score = score;
       best_id = candidate.id;
@@ -188,16 +195,21 @@ int32_t Sampler::draw_from_all(std::span<const float> logits, int32_t best_id, c
   return best_id;
 }
 
-/// The `count` largest logits, largest first, lower ids first among equals. Keeps at most twice as many at a time: whenever the buffer is
+/// The `count` largest logits, lower ids first among equals, in any order. Keeps at most twice as many at a time: whenever the buffer is
 /// full, the best `count` stay and the smallest of them becomes the bar for the rest. An equal that comes later has a higher id and is
 /// rightly turned away.
 void Sampler::select_largest(std::span<const float> logits, size_t count, std::vector<Candidate>& out) {
-  const auto before = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); };
   out.clear();
+  if (count == logits.size()) {
+    for (size_t id = 0; id < count; ++id) {
+      if (logits[id] > -kInfinity) out.push_back({logits[id], static_cast<int32_t>(id)});
+    }
+    return;
+  }
   const size_t capacity = std::max<size_t>(2 * count, count + 256);
   float bar = -kInfinity;
   const auto compact = [&] {
-    std::nth_element(out.begin(), out.begin() + static_cast<ptrdiff_t>(count) - 1, out.end(), before);
+    std::nth_element(out.begin(), out.begin() + static_cast<ptrdiff_t>(count) - 1, out.end(), Before());
     out.resize(count);
     bar = out.back().logit;
   };
@@ -207,37 +219,56 @@ void Sampler::select_largest(std::span<const float> logits, size_t count, std::v
     if (out.size() == capacity) compact();
   }
   if (out.size() > count) compact();
-  std::sort(out.begin(), out.end(), before);
 }
 
-/// What top-k and top-p leave, largest first. Tokens of minus infinity never take part.
+/// What top-k and top-p leave, in any order. Tokens of minus infinity never take part.
 void Sampler::cut(std::span<const float> logits, float max, const RowSampling& s, std::vector<Candidate>& candidates) {
-  const bool has_top_k = s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size();
-  size_t count = has_top_k ? static_cast<size_t>(s.top_k) : std::min<size_t>(64, logits.size());
-  select_largest(logits, count, candidates);
-  if (s.top_p >= 1) return;
+  if (s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size()) {
+    select_largest(logits, static_cast<size_t>(s.top_k), candidates);
+    if (s.top_p >= 1) return;
+    double total = 0;
+    for (const Candidate& candidate : candidates) total += weight(candidate.logit, max, s.temperature);
+    keep_mass(candidates, total * static_cast<double>(s.top_p), max, s.temperature);
+    return;
+  }
+  const double limit = exp_sum(logits, max, s.temperature) * static_cast<double>(s.top_p);
+  // Most often a few tokens hold the mass; if they do not, every token is a candidate.
+  for (const size_t count : {size_t{64}, size_t{1024}, logits.size()}) {
+    select_largest(logits, std::min(count, logits.size()), candidates);
+    if (keep_mass(candidates, limit, max, s.temperature)) return;
+  }
+}
 
-  double total = 0;
-  if (has_top_k) {
-    for (const Candidate& candidate : candidates) total += exp_non_positive((candidate.logit - max) / s.temperature);
-  } else {
-    total = exp_sum(logits, max, s.temperature);
-  }
-  const double limit = total * static_cast<double>(s.top_p);
-  // Without top-k the number of survivors is unknown: select more until the mass is reached.
-  while (true) {
-    double mass = 0;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (i > 0 && mass >= limit) {
-        candidates.resize(i);
-        return;
-      }
-      mass += exp_non_positive((candidates[i].logit - max) / s.temperature);
+/// Keeps the most likely candidates whose preceding mass is below `limit`, at least one. False if all of them together do not reach it.
+/// Halves the range in which the border lies, as quickselect does, so that the cost is linear: nothing is sorted but the last few.
+bool Sampler::keep_mass(std::vector<Candidate>& candidates, double limit, float max, float temperature) {
+  const auto at = [&](size_t i) { return candidates.begin() + static_cast<ptrdiff_t>(i); };
+  size_t begin = 0;  // all before it are kept
+  size_t end = candidates.size();
+  double mass = 0;  // of all before `begin`
+  while (end - begin > 32) {
+    const size_t middle = begin + (end - begin) / 2;
+    std::nth_element(at(begin), at(middle), at(end), Before());
+    double half = 0;
+    for (size_t i = begin; i < middle; ++i) half += weight(candidates[i].logit, max, temperature);
+    if (mass + half >= limit) {
+      end = middle;
+    } else {
+      mass += half;
+      begin = middle;
     }
-    if (has_top_k || mass >= limit || candidates.size() < count || count == logits.size()) return;
-    count = std::min(count * 8, logits.size());
-    select_largest(logits, count, candidates);
   }
+  std::sort(at(begin), at(end), Before());
+  const size_t all = candidates.size();
+  for (size_t i = begin; i < end; ++i) {
+    if (i > 0 && mass >= limit) {
+      candidates.resize(i);
+      return true;
+    }
+    mass += weight(candidates[i].logit, max, temperature);
+  }
+  candidates.resize(end);
+  return end < all || mass >= limit;
 }
 
 }  // namespace minisgl

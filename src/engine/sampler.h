@@ -13,11 +13,11 @@ namespace minisgl {
 
 /// One token to draw.
 struct SampleJob {
-  int64_t logit_row = 0;                 ///< row of the logits given to Sampler::sample()
+  int64_t logit_row = 0;  ///< row of the logits given to Sampler::sample()
   const RowSampling* sampling = nullptr;
-  const int32_t* tokens = nullptr;       ///< the row's sequence so far, [position]
-  int32_t position = 0;                  ///< the place in the sequence that the drawn token takes
-  const uint32_t* mask = nullptr;        ///< bit i allows token i, [ceil(vocab / 32)]; null: all
+  const int32_t* tokens = nullptr;  ///< the row's sequence so far, [position]
+  int32_t position = 0;             ///< the place in the sequence that the drawn token takes
+  const uint32_t* mask = nullptr;   ///< bit i allows token i, [ceil(vocab / 32)]; null: all
 };
 
 /// Draws tokens from logits on the CPU: each row by itself, so that a batch cannot change a draw.
@@ -40,6 +40,10 @@ class Sampler {
     float logit;
     int32_t id;
   };
+  /// More likely, or as likely with a lower id.
+  struct Before {
+    bool operator()(const Candidate& a, const Candidate& b) const { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
+  };
   /// One member's scratch memory.
   struct Scratch {
     std::vector<uint32_t> seen;  // [vocab]; all zero between rows
@@ -50,6 +54,7 @@ class Sampler {
   static int32_t draw(std::span<const float> logits, int32_t best_id, const SampleJob& job, Scratch& scratch);
   static int32_t draw_from_all(std::span<const float> logits, int32_t best_id, const SampleJob& job);
   static void select_largest(std::span<const float> logits, size_t count, std::vector<Candidate>& out);
+  static bool keep_mass(std::vector<Candidate>& candidates, double limit, float max, float temperature);
   static void cut(std::span<const float> logits, float max, const RowSampling& sampling, std::vector<Candidate>& candidates);
 
   Ops& ops_;

@@ -47,10 +47,14 @@ std::vector<int32_t> end_of_sequence_ids(const ModelConfig& model, const Tokeniz
 
 const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-    case FinishReason::kError: return "error";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
   }
   return "error";
 }
@@ -82,19 +86,23 @@ LLM::LLM(EngineConfig config) : impl_(std::make_unique<Impl>()) {
                  .eos_token_ids = end_of_sequence_ids(model, impl.tokenizer),
                  .generation = model.generation,
                  .tokenizer = impl.tokenizer.tokenizer};
-  impl.scheduler = std::make_unique<Scheduler>(impl.engine->executor(),
-                                               SchedulerConfig{.max_running_requests = impl.config.max_running_requests,
-                                                               .num_pages = plan.num_pages,
-                                                               .page_size = plan.page_size,
-                                                               .max_prefill_tokens = std::min(impl.config.max_prefill_tokens, plan.max_step_tokens)},
-                                               [&impl](const RequestOutput& output) { impl.on_output(output); });
+  impl.scheduler =
+      std::make_unique<Scheduler>(impl.engine->executor(),
+                                  SchedulerConfig{.max_running_requests = impl.config.max_running_requests,
+                                                  .num_pages = plan.num_pages,
+                                                  .page_size = plan.page_size,
+                                                  .max_prefill_tokens = std::min(impl.config.max_prefill_tokens, plan.max_step_tokens)},
+                                  [&impl](const RequestOutput& output) { impl.on_output(output); });
 }
 
 LLM::~LLM() = default;
 
-void LLM::abort() noexcept { impl_->abort_requested.store(true); }
+void LLM::abort() noexcept {
+  impl_->abort_requested.store(true);
+}
 
-std::vector<GenerateResult> LLM::generate(std::span<const GenerateRequest> requests, const std::function<void(const StreamEvent&)>& on_event) {
+std::vector<GenerateResult> LLM::generate(std::span<const GenerateRequest> requests,
+                                          const std::function<void(const StreamEvent&)>& on_event) {
   Impl& impl = *impl_;
   impl.abort_requested.store(false);
   std::vector<GenerateResult> results;

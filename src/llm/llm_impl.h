@@ -18,10 +18,10 @@ struct LLM::Impl {
   EngineConfig config;
   TokenizerBundle tokenizer;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<Scheduler> scheduler;  // after engine: it must go first
-  RequestLimits limits;                  ///< among them the end-of-sequence set
+  std::unique_ptr<Scheduler> scheduler;                 // after engine: it must go first
+  RequestLimits limits;                                 ///< among them the end-of-sequence set
   std::function<void(const RequestOutput&)> on_output;  ///< of the generate() call that runs
-  double load_seconds = 0;               ///< reading the weights
+  double load_seconds = 0;                              ///< reading the weights
 
   std::atomic<bool> abort_requested{false};
   static_assert(std::atomic<bool>::is_always_lock_free, "abort() is called from signal handlers");

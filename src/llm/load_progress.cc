@@ -16,7 +16,9 @@ LoadReporter::LoadReporter(std::string model)
       start_(std::chrono::steady_clock::now()),
       show_bar_(isatty(STDERR_FILENO) == 1 && spdlog::default_logger()->should_log(spdlog::level::info)) {}
 
-LoadReporter::~LoadReporter() { clear_bar(); }
+LoadReporter::~LoadReporter() {
+  clear_bar();
+}
 
 void LoadReporter::update(int64_t done_bytes, int64_t total_bytes) {
   done_bytes_ = done_bytes;

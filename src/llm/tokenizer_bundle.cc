@@ -151,7 +151,8 @@ void load_gguf(TokenizerBundle& bundle, const fs::path& path, bool with_tokenize
 fs::path find_tokenizer_json(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
   if (!fs::exists(file)) {
-    fail_param(ErrorKind::kNotFound, "tokenizer", "there is no {}; --tokenizer names another folder or tokenizer.json, or none", file.string());
+    fail_param(ErrorKind::kNotFound, "tokenizer", "there is no {}; --tokenizer names another folder or tokenizer.json, or none",
+               file.string());
   }
   return file;
 }
@@ -222,7 +223,8 @@ std::string TokenizerBundle::render(const ChatPrompt& prompt, bool add_generatio
   if (inputs.messages.empty()) fail_param(ErrorKind::kInvalidRequest, "messages", "messages is empty");
   for (const ordered_json& message : inputs.messages) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      fail_param(ErrorKind::kInvalidRequest, "messages", "messages has an entry without a role: each is an object with \"role\" and \"content\"");
+      fail_param(ErrorKind::kInvalidRequest, "messages",
+                 "messages has an entry without a role: each is an object with \"role\" and \"content\"");
     }
   }
   if (!prompt.tools_json.empty()) inputs.tools = parse_field(prompt.tools_json, "tools", &ordered_json::is_array, "a JSON array");

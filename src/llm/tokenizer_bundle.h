@@ -23,7 +23,7 @@ struct TokenizerBundle {
   std::string bos_token;  ///< text, as templates see it; may be empty
   std::string eos_token;
   std::optional<int32_t> eos_token_id;  ///< of the end-of-sequence token that the tokenizer's files name, an override aside
-  std::optional<std::tm> now;  ///< the time that templates see; nothing: the clock
+  std::optional<std::tm> now;           ///< the time that templates see; nothing: the clock
 
   /// Throws Error(kNotSupported) with the reason if there is none.
   const Tokenizer& require_tokenizer() const;

@@ -22,7 +22,9 @@ TokenLogprob token_logprob(const RowLogprobs& row, int32_t token_id, const StepR
   return out;
 }
 
-bool contains(const std::vector<int32_t>& ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+bool contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
 
 }  // namespace
 
@@ -173,9 +175,8 @@ void Scheduler::add_row(Sequence& sequence, int64_t num_tokens) {
     }
   }
   if (end == sequence.length()) {
-    plan_.samples.push_back({.logit_row = static_cast<int32_t>(plan_.logit_rows.size()),
-                             .row = sequence.row,
-                             .position = static_cast<int32_t>(end)});
+    plan_.samples.push_back(
+        {.logit_row = static_cast<int32_t>(plan_.logit_rows.size()), .row = sequence.row, .position = static_cast<int32_t>(end)});
     plan_.logit_rows.push_back(first_token + static_cast<int32_t>(num_tokens) - 1);
     sample_sequence_.push_back(&sequence);
   }
@@ -211,7 +212,7 @@ void Scheduler::commit_sample(Sequence& sequence, const StepResult& result, size
   if (result.row_status[index] != RowStatus::kOk) {
     fail(sequence, fmt::format("{} at output token {}",
                                result.row_status[index] == RowStatus::kNanLogits ? "the model gave logits that are not numbers"
-                                                                                : "no token is allowed",
+                                                                                 : "no token is allowed",
                                out.token_ids.size() + 1));
     return;
   }

@@ -25,7 +25,9 @@ void check_token(int64_t id, const char* field, int64_t vocab_size) {
   }
 }
 
-bool within(double value, double low, double high) { return value >= low && value <= high; }  // false for NaN
+bool within(double value, double low, double high) {
+  return value >= low && value <= high;
+}  // false for NaN
 
 /// A positive double as a float32 that is still positive and finite.
 float to_positive_float(double value) {
@@ -97,21 +99,23 @@ std::shared_ptr<Request> make_request(std::vector<int32_t> prompt_token_ids, con
   if (prompt_tokens == 0) fail_param(ErrorKind::kInvalidRequest, "prompt", "the prompt has no tokens; at least one is needed");
   for (const int32_t id : prompt_token_ids) check_token(id, "prompt", limits.vocab_size);
   if (prompt_tokens >= limits.max_model_len) {
-    fail_param(ErrorKind::kContextLengthExceeded, "prompt", "the prompt has {} tokens; with at least one of output the limit is {} (--max-model-len)",
-               prompt_tokens, limits.max_model_len);
+    fail_param(ErrorKind::kContextLengthExceeded, "prompt",
+               "the prompt has {} tokens; with at least one of output the limit is {} (--max-model-len)", prompt_tokens,
+               limits.max_model_len);
   }
 
   const int64_t pool_tokens = limits.num_pages * limits.page_size;
   const int64_t rest = limits.max_model_len - prompt_tokens;
   int64_t max_tokens = 0;
-  if (sampling.max_tokens) {
+  if (sampling.max_tokens && *sampling.max_tokens != kRestOfContext) {
     max_tokens = std::min(*sampling.max_tokens, rest);
     if (max_tokens < *sampling.max_tokens && choice == 0) {
       spdlog::warn("max_tokens {} cut to {}: the prompt has {} tokens and the limit is {}", *sampling.max_tokens, max_tokens, prompt_tokens,
                    limits.max_model_len);
     }
   } else {
-    max_tokens = std::min({kDefaultMaxTokens, rest, std::max<int64_t>(pool_tokens - prompt_tokens, 1)});
+    const int64_t wanted = sampling.max_tokens.value_or(kDefaultMaxTokens);
+    max_tokens = std::min({wanted, rest, std::max<int64_t>(pool_tokens - prompt_tokens, 1)});
   }
   if (prompt_tokens + max_tokens > pool_tokens) {
     fail_param(ErrorKind::kContextLengthExceeded, "max_tokens",

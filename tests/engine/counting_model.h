@@ -69,14 +69,10 @@ class CountingModel final : public ForwardModel {
 
 /// An executor around a CountingModel, small enough for tests.
 struct CountingEngine {
-  explicit CountingEngine(PlanLimits limits = {.rows = 8,
-                                               .max_tokens = 64,
-                                               .max_model_len = 128,
-                                               .num_pages = 64,
-                                               .page_size = 4,
-                                               .cache_groups = 1,
-                                               .vocab_size = 100},
-                          int64_t logit_block_rows = 5)
+  explicit CountingEngine(
+      PlanLimits limits =
+          {.rows = 8, .max_tokens = 64, .max_model_len = 128, .num_pages = 64, .page_size = 4, .cache_groups = 1, .vocab_size = 100},
+      int64_t logit_block_rows = 5)
       : limits(limits),
         ops(make_cpu_ops(process_compute_pool(2))),
         kv({.layers = {0}, .page_size = static_cast<int>(limits.page_size), .kv_heads = 1, .head_dim = 2, .dtype = DType::kFloat32},

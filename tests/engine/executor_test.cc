@@ -9,9 +9,9 @@
 namespace minisgl {
 namespace {
 
-using test::CountingEngine;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using test::CountingEngine;
 
 constexpr auto kForever = steady_clock::time_point::max();
 
@@ -208,9 +208,18 @@ TEST(CpuExecutor, AnInvalidPlanIsRejectedBeforeAnythingChanges) {
       {"negative token id", [](StepPlan& p) { p.token_ids[1] = -1; }},
       {"sampling row", [](StepPlan& p) { p.sampling_deltas[0].row = -1; }},
       {"NaN temperature", [](StepPlan& p) { p.sampling_deltas[0].sampling.temperature = std::nanf(""); }},
-      {"bias id", [](StepPlan& p) { p.sampling_deltas[0].sampling.logit_bias = {{100, 1.0f}}; }},
-      {"cache group", [](StepPlan& p) { p.cache_ops.push_back({1, 0, 1}); }},
-      {"cache page", [](StepPlan& p) { p.cache_ops.push_back({0, 0, 64}); }},
+      {"bias id",
+       [](StepPlan& p) {
+         p.sampling_deltas[0].sampling.logit_bias = {{100, 1.0f}};
+       }},
+      {"cache group",
+       [](StepPlan& p) {
+         p.cache_ops.push_back({1, 0, 1});
+       }},
+      {"cache page",
+       [](StepPlan& p) {
+         p.cache_ops.push_back({0, 0, 64});
+       }},
       {"no rows", [](StepPlan& p) { p.rows.clear(); }},
       {"prefill rows", [](StepPlan& p) { p.num_prefill_rows = 2; }},
       {"decode row of three tokens", [](StepPlan& p) { p.num_prefill_rows = 0; }},
@@ -224,8 +233,14 @@ TEST(CpuExecutor, AnInvalidPlanIsRejectedBeforeAnythingChanges) {
       {"sample of no logit row", [](StepPlan& p) { p.samples[0].logit_row = 1; }},
       {"sample of another row", [](StepPlan& p) { p.samples[0].row = 1; }},
       {"sample at another position", [](StepPlan& p) { p.samples[0].position = 4; }},
-      {"target token", [](StepPlan& p) { p.targets.push_back({0, 100, 0}); }},
-      {"target row", [](StepPlan& p) { p.targets.push_back({1, 0, 0}); }},
+      {"target token",
+       [](StepPlan& p) {
+         p.targets.push_back({0, 100, 0});
+       }},
+      {"target row",
+       [](StepPlan& p) {
+         p.targets.push_back({1, 0, 0});
+       }},
       {"graph", [](StepPlan& p) { p.graph_size = 1; }},
   };
   CountingEngine engine;

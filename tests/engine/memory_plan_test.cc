@@ -13,7 +13,9 @@ namespace {
 constexpr size_t kMib = size_t{1} << 20;
 
 /// One page of 16 tokens takes 1 MiB in all layers.
-CacheGroup group() { return {.layers = {0, 1, 2, 3}, .page_size = 16, .kv_heads = 16, .head_dim = 128, .dtype = DType::kFloat32}; }
+CacheGroup group() {
+  return {.layers = {0, 1, 2, 3}, .page_size = 16, .kv_heads = 16, .head_dim = 128, .dtype = DType::kFloat32};
+}
 
 ModelConfig model(int64_t max_positions) {
   ModelConfig config;
@@ -53,7 +55,7 @@ TEST(MemoryPlan, AnExplicitLengthStaysAboveASmallPool) {
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitWithNumbers) {
   try {
-    check_weights_fit(3000 * kMib, 1024 * kMib, "some/model");
+    check_weights_fit(3000 * kMib, 1024 * kMib, "some/model", DType::kFloat32);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);

@@ -53,8 +53,8 @@ TEST(Gumbel, HasTheMomentsOfTheDistribution) {
     squares += g * g;
   }
   const double mean = sum / kDraws;
-  EXPECT_NEAR(mean, 0.5772, 0.01);                                // Euler's constant
-  EXPECT_NEAR(squares / kDraws - mean * mean, 1.6449, 0.02);      // pi^2 / 6
+  EXPECT_NEAR(mean, 0.5772, 0.01);                            // Euler's constant
+  EXPECT_NEAR(squares / kDraws - mean * mean, 1.6449, 0.02);  // pi^2 / 6
 }
 
 TEST(Gumbel, EveryPartOfTheKeyMatters) {

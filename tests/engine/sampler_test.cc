@@ -30,7 +30,8 @@ int32_t reference_draw(std::vector<double> logits, const RowSampling& s, const s
 
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
   if (s.temperature == 0) return order[0];
   const double max = logits[static_cast<size_t>(order[0])];
   std::vector<double> weights(logits.size());
@@ -51,8 +52,9 @@ int32_t reference_draw(std::vector<double> logits, const RowSampling& s, const s
   double best_score = -HUGE_VAL;
   for (size_t i = 0; i < kept; ++i) {
     if (weights[i] < static_cast<double>(s.min_p) || weights[i] == 0) continue;
-    const double score = std::log(weights[i]) + static_cast<double>(gumbel(s.seed, static_cast<uint32_t>(s.choice),
-                                                                           static_cast<uint32_t>(position), static_cast<uint32_t>(order[i])));
+    const double score =
+        std::log(weights[i]) + static_cast<double>(gumbel(s.seed, static_cast<uint32_t>(s.choice), static_cast<uint32_t>(position),
+                                                          static_cast<uint32_t>(order[i])));
     if (score > best_score || (score == best_score && order[i] < best)) {
       best_score = score;
       best = order[i];
@@ -136,7 +138,8 @@ TEST_F(SamplerTest, AgreesWithTheReferenceUnderEveryCombination) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 3000; ++trial) {
     const Row row = random_row(random);
-    const int32_t expected = reference_draw({row.logits.begin(), row.logits.end()}, row.sampling, row.tokens, static_cast<int>(row.tokens.size()));
+    const int32_t expected =
+        reference_draw({row.logits.begin(), row.logits.end()}, row.sampling, row.tokens, static_cast<int>(row.tokens.size()));
     ASSERT_EQ(sample_one(row), expected) << "trial " << trial;
   }
 }
@@ -148,7 +151,8 @@ TEST_F(SamplerTest, AgreesWithTheReferenceOverALargeVocabulary) {
     Row row = random_row(random);
     // Distinct values: sums over a large vocabulary must not decide between equals.
     for (float& logit : row.logits) logit = static_cast<float>(std::normal_distribution<>(0, 2)(random));
-    const int32_t expected = reference_draw({row.logits.begin(), row.logits.end()}, row.sampling, row.tokens, static_cast<int>(row.tokens.size()));
+    const int32_t expected =
+        reference_draw({row.logits.begin(), row.logits.end()}, row.sampling, row.tokens, static_cast<int>(row.tokens.size()));
     ASSERT_EQ(sample_one(row), expected) << "trial " << trial << " T " << row.sampling.temperature << " k " << row.sampling.top_k << " p "
                                          << row.sampling.top_p;
   }
@@ -189,15 +193,18 @@ TEST_F(SamplerTest, DrawsFollowTheSoftmax) {
   for (const Case& c : {Case{1, 0, 1}, Case{0.5f, 0, 1}, Case{1, 3, 1}, Case{1, 0, 0.8f}, Case{2, 5, 0.9f}}) {
     std::vector<int32_t> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+    std::sort(order.begin(), order.end(),
+              [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
     if (c.top_k > 0) order.resize(static_cast<size_t>(c.top_k));
     const auto weight = [&](int32_t id) { return std::exp(static_cast<double>(logits[static_cast<size_t>(id)] / c.temperature)); };
     double total = 0;
     for (const int32_t id : order) total += weight(id);
     double kept_total = 0;
     for (size_t i = 0; i < order.size(); ++i) {
-      if (c.top_p < 1 && kept_total >= static_cast<double>(c.top_p) * total) order.resize(i);
-      else kept_total += weight(order[i]);
+      if (c.top_p < 1 && kept_total >= static_cast<double>(c.top_p) * total)
+        order.resize(i);
+      else
+        kept_total += weight(order[i]);
     }
 
     constexpr int kDraws = 20000;
