@@ -6,7 +6,7 @@
 # A need is `package`, or `package:command` for a tool that may also come from elsewhere: it is met by the command or by the package.
 
 readonly BUILD_NEEDS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev
-                      libpcre2-dev libutf8proc-dev libcli11-dev)
+                      libpcre2-dev libutf8proc-dev libcli11-dev libtomlplusplus-dev)
 readonly DOWNLOAD_NEEDS=(python3:python3 python3-pip)
 readonly TEST_NEEDS=(libgtest-dev shellcheck:shellcheck)
 readonly OS_RELEASE=${MINISGL_TEST_OS_RELEASE:-/etc/os-release}

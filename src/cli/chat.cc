@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <iostream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -124,7 +124,7 @@ class ChatSession {
 int run_chat(const Flags& flags) {
   SamplingParams sampling = sampling_params(flags);
   // An answer may take the rest of the context.
-  if (!sampling.max_tokens.has_value()) sampling.max_tokens = std::numeric_limits<int64_t>::max();
+  if (!sampling.max_tokens.has_value()) sampling.max_tokens = kRestOfContext;
   LLM llm(engine_config(flags));
   InterruptGuard interrupt(llm);
   ChatSession session(llm, interrupt, std::move(sampling), flags.get_string("system", ""));
@@ -138,6 +138,7 @@ int run_chat(const Flags& flags) {
     if (!std::getline(std::cin, line)) {
       if (interrupt.interrupted() && !std::cin.bad() && errno == EINTR) {
         interrupt.reset();
+        std::clearerr(stdin);
         std::cin.clear();
         std::cerr << "\n";
         continue;

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <set>
 #include <utility>  // before CLI11, which uses std::exchange without including it
 
 #include "base/error.h"
+#include "cli/config_file.h"
 
 extern char** environ;
 
@@ -355,30 +354,18 @@ Layer parse_environment(Command command, const std::map<std::string, std::string
 }
 
 Layer parse_config_file(Command command, const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail_param(ErrorKind::kUsage, "config", "--config {}: {}", path, std::strerror(errno));
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = CLI::ConfigTOML().from_config(file);
-  } catch (const CLI::Error& error) {
-    fail_param(ErrorKind::kUsage, "config", "--config {}: {}", path, error.what());
-  }
   Layer layer;
-  for (const CLI::ConfigItem& item : items) {
-    if (item.name == "++" || item.name == "--") continue;  // section markers of the reader
-    if (!item.parents.empty()) {
-      fail_param(ErrorKind::kUsage, "config", "{}: [{}] is a section; flags stand at the top level", path, item.parents.front());
-    }
-    const FlagSpec* flag = find_flag(item.name);
+  for (const auto& [key, texts] : read_config_file(path)) {
+    const FlagSpec* flag = find_flag(key);
     if (flag == nullptr) {
-      const std::string nearest = nearest_name(item.name, flag_names(kAllCommands));
-      fail_param(ErrorKind::kUsage, item.name, "{}: unknown key '{}'{}", path, item.name, did_you_mean(nearest, ""));
+      const std::string nearest = nearest_name(key, flag_names(kAllCommands));
+      fail_param(ErrorKind::kUsage, key, "{}: unknown key '{}'{}", path, key, did_you_mean(nearest, ""));
     }
     if ((flag->commands & command) == 0) continue;
-    if (item.inputs.empty() || (item.inputs.size() > 1 && !flag->repeatable)) {
-      fail_param(ErrorKind::kUsage, item.name, "{}: '{}' has {} values; it takes one", path, item.name, item.inputs.size());
+    if (texts.empty() || (texts.size() > 1 && !flag->repeatable)) {
+      fail_param(ErrorKind::kUsage, key, "{}: '{}' has {} values; it takes one", path, key, texts.size());
     }
-    layer.entries[item.name] = {item.inputs, fmt::format("{}: {}", path, item.name)};
+    layer.entries[key] = {texts, fmt::format("{}: {}", path, key)};
   }
   return layer;
 }

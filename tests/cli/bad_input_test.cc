@@ -110,6 +110,7 @@ TEST(BadInputTest, AConfigurationThatDisagreesWithTheWeights) {
   model.set_config("intermediate_size", "256");
   expect_refused(generate(model.path()), "gate_proj");
   model.set_config("intermediate_size", "128");
+  model.set_config("layer_types", "null");
   model.set_config("num_hidden_layers", "2");
   expect_refused(generate(model.path()), "model.layers.2");
   model.set_config("num_hidden_layers", "4");
@@ -144,7 +145,7 @@ TEST(BadInputTest, DamagedGguf) {
 
 TEST(BadInputTest, RequestsOutsideTheirRanges) {
   const std::string model = fixture("tiny-qwen3");
-  expect_refused(generate(model, {"--prompt", ""}), "empty");
+  expect_refused(generate(model, {"--prompt", ""}), "no tokens");
   expect_refused(generate(model, {"--prompt-ids", "1,2,5000"}), "5000");
   expect_refused(generate(model, {"--prompt-ids", "-1"}), "--prompt-ids");
   expect_refused(generate(model, {"--prompt", "a", "--temperature", "-1"}), "temperature");

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -19,10 +17,7 @@ struct ProgramResult {
   std::string err;
 };
 
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+std::string read_file(const std::filesystem::path& path);
 
 /// A folder that is removed with the object.
 class TemporaryFolder {
@@ -46,32 +41,11 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-inline std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 /// Runs `minisgl arguments...`. `prefix` stands before the command in the shell ("MINISGL_X=1"), `suffix` behind it ("> /dev/full").
-inline ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& prefix = "", const std::string& suffix = "",
-                                 const std::string& input = "") {
-  const TemporaryFolder folder;
-  const std::string out = (folder.path() / "out").string();
-  const std::string err = (folder.path() / "err").string();
-  const std::string in = folder.write("in", input);
-  std::string command = "< " + in + " 2> " + err + " " + prefix + " " + shell_quoted(MINISGL_PROGRAM);
-  for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
-  command += suffix.empty() ? " > " + out : " " + suffix;
-  const int status = std::system(command.c_str());
-  ProgramResult result;
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.out = read_file(out);
-  result.err = read_file(err);
-  return result;
-}
+ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& prefix = "", const std::string& suffix = "",
+                          const std::string& input = "");
 
-inline std::string fixture(const std::string& model) {
-  return std::string(MINISGL_TEST_DATA) + "/models/" + model;
-}
+/// The folder of a tiny model.
+std::string fixture(const std::string& model);
 
 }  // namespace minisgl::test
