@@ -157,6 +157,10 @@ ModelConfig load_model_config(const GgufFile& file) {
                "{}: general.architecture is \"{:.60}\", which is not supported in GGUF; supported are llama, qwen2, qwen3", path,
                *architecture_name);
   }
+  if (const int64_t parts = file.integer("split.count").value_or(1); parts > 1) {
+    fail_param(ErrorKind::kNotSupported, "split.count",
+               "{}: the model is split over {} files, which is not supported: merge them with llama-gguf-split", path, parts);
+  }
   const Fields fields(file, architecture->gguf_name);
 
   ModelConfig config;

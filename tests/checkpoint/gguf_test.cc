@@ -333,6 +333,7 @@ TEST_F(GgufTest, BadConfigurationsNameTheKey) {
          {"llama.rope.scaling.factor is nan"});
   expect(tiny_llama().set("llama.attention.key_length", uint32_t{7}), ErrorKind::kBadModel, {"head_dim is 7"});
   expect(tiny_llama().set("llama.rope.dimension_count", uint32_t{2}), ErrorKind::kNotSupported, {"llama.rope.dimension_count is 2"});
+  expect(tiny_llama().set("split.count", uint32_t{2}), ErrorKind::kNotSupported, {"split over 2 files"});
   expect(tiny_llama().add("rope_freqs.weight", {2}, {1, 1}), ErrorKind::kNotSupported, {"rope_freqs.weight"});
 }
 

@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/expect_error.h"
+#include "checkpoint/model_config.h"
 #include "checkpoint/model_path.h"
 #include "checkpoint/writers.h"
 
@@ -105,7 +106,9 @@ TEST_F(SafetensorsTest, FixtureModelsOpen) {
   for (const auto& entry : std::filesystem::directory_iterator(models)) {
     const auto checkpoint = open_safetensors_checkpoint(entry.path());
     EXPECT_EQ(checkpoint->info("model.norm.weight").stored_type, "BF16") << entry.path();
-    EXPECT_EQ(checkpoint->info("model.embed_tokens.weight").shape[0], 1024) << entry.path();
+    int64_t elements = 0;
+    for (const std::string_view name : checkpoint->names()) elements += checkpoint->info(name).shape.elements();
+    EXPECT_EQ(load_model_config(entry.path()).parameter_count(), elements) << entry.path();
     ++opened;
   }
   EXPECT_EQ(opened, 10);
@@ -117,6 +120,27 @@ TEST_F(SafetensorsTest, EveryTruncationIsOneClearError) {
   for (size_t size = 0; size < whole.size(); ++size) {
     expect_bad(whole.substr(0, size), {});
     if (HasFailure()) FAIL() << "cut at byte " << size;
+  }
+}
+
+TEST_F(SafetensorsTest, EveryDamagedByteIsReadOrRefused) {
+  const std::string whole = two_tensors().bytes();
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const char damage : {'\x00', '9', '-', '"', '\xff'}) {
+      std::string damaged = whole;
+      damaged[at] = damage;
+      try {
+        const auto checkpoint = open(damaged);
+        for (const std::string_view name : checkpoint->names()) {
+          const Shape& shape = checkpoint->info(name).shape;
+          std::vector<float> out(static_cast<size_t>(shape.elements()));
+          checkpoint->read_rows(name, 0, shape.rank() == 0 ? 1 : shape[0], DType::kFloat32, out.data());
+        }
+      } catch (const Error& error) {
+        EXPECT_NE(error.kind(), ErrorKind::kInternal) << "byte " << at << ": " << error.what();
+        EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
+      }
+    }
   }
 }
 
