@@ -163,12 +163,13 @@ TEST_P(Linear, AgreesWithADoublePrecisionReference) {
 
 TEST_P(Linear, BitsDoNotDependOnTheNumberOfRowsOrThreads) {
   constexpr int64_t kRows = 512;
-  constexpr int64_t kColumns = 33;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const int64_t k : {64, 576, 1024, 3072}) {
+  constexpr int64_t kColumns = 129;  // enough panels for the tiles of few rows to read them side by side
+  for (const int64_t k : {64, 576, 1024, 3072}) {
+    const Matrix x = Matrix::random(DType::kFloat32, kRows, k, 3);
+    const Matrix w = Matrix::random(DType::kFloat32, kColumns, k, 4);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const int k_slices : {1, 8}) {
-        const Matrix x = Matrix::random(DType::kFloat32, kRows, k, 3);
-        const CpuLinearWeight weight = packed(Matrix::random(DType::kFloat32, kColumns, k, 4), dtype, k_slices);
+        const CpuLinearWeight weight = packed(w, dtype, k_slices);
         const Matrix all(DType::kFloat32, kRows, kColumns);
         linear(pool(1), GetParam(), x.view(), weight, {}, all.view());
         for (const int threads : {1, 2}) {
@@ -188,7 +189,7 @@ TEST_P(Linear, BitsDoNotDependOnTheNumberOfRowsOrThreads) {
 }
 
 TEST_P(Linear, EveryNumberOfRowsGivesTheSameBits) {
-  constexpr int64_t kRows = 60;
+  constexpr int64_t kRows = 70;  // with the widest tiles too, more than share a widened copy
   constexpr int64_t kColumns = 139;
   constexpr int64_t kK = 120;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -197,9 +198,11 @@ TEST_P(Linear, EveryNumberOfRowsGivesTheSameBits) {
     const Matrix all(DType::kBFloat16, kRows, kColumns);
     linear(pool(2), GetParam(), x.view(), weight, {}, all.view());
     for (int64_t rows = 1; rows < kRows; ++rows) {
-      const Matrix some(DType::kBFloat16, rows, kColumns);
-      linear(pool(2), GetParam(), x.view().rows(0, rows), weight, {}, some.view());
-      ASSERT_TRUE(same_bits(some.view(), all.view().rows(0, rows))) << rows << " rows, " << dtype_name(dtype);
+      for (const int threads : {1, 2}) {
+        const Matrix some(DType::kBFloat16, rows, kColumns);
+        linear(pool(threads), GetParam(), x.view().rows(0, rows), weight, {}, some.view());
+        ASSERT_TRUE(same_bits(some.view(), all.view().rows(0, rows))) << rows << " rows, " << dtype_name(dtype);
+      }
     }
   }
 }

@@ -12,11 +12,9 @@ namespace {
 
 /// Rows that pass over a panel together; more rows take several rounds. Bounds the scratch memory.
 constexpr int64_t kBlockRows = 512;
-/// Panels of one chunk of work when there are many rows: each pass over x serves that many, while their sums stay in the second-level
-/// cache.
-constexpr int64_t kGroupPanels = 4;
-/// Weight bytes of one chunk when there are few rows: long enough to stream, short enough to balance the threads.
-constexpr size_t kChunkBytes = size_t{128} << 10;
+/// Weight bytes of one chunk of work: long enough to stream, short enough to balance the threads and to stay in a second-level cache while
+/// the tiles of x pass over them.
+constexpr int64_t kChunkBytes = int64_t{256} << 10;
 /// Chunks per thread that balance well.
 constexpr int64_t kChunksPerThread = 4;
 /// Elements of x below which packing is not worth a job for the pool.
@@ -48,8 +46,7 @@ class Scratch {
   Buffer buffer_;
 };
 
-thread_local Scratch packed_x;     // of the caller
-thread_local Scratch kernel_sums;  // of each member of the pool
+thread_local Scratch packed_x;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -62,6 +59,7 @@ bool is_activation(DType dtype) {
 void check_operands(const Tensor& x, const CpuLinearWeight& weight, const Tensor& bias) {
   MINISGL_CHECK(x.shape().rank() == 2 && x.size(1) == weight.k() && is_activation(x.dtype()), "x {} of {}, weight [{}, {}]",
                 x.shape().to_string(), dtype_name(x.dtype()), weight.n(), weight.k());
+  MINISGL_CHECK(weight.k_slices() <= kMaxSlices, "{} slices", weight.k_slices());
   MINISGL_CHECK(bias.empty() || (bias.dtype() == DType::kFloat32 && bias.shape() == Shape{weight.n()}), "bias {} of {} for n {}",
                 bias.shape().to_string(), dtype_name(bias.dtype()), weight.n());
 }
@@ -88,27 +86,17 @@ const float* pack_x(ComputePool& pool, const LinearKernel& kernel, const Tensor&
 void run_job(ComputePool& pool, const LinearKernel& kernel, const CpuLinearWeight& weight, const LinearJob& job) {
   const int64_t panels = weight.panels();
   const int64_t tiles = job.row_tiles.tiles;
-  if (tiles == 1) {
-    const int64_t at_once = kernel.panels_at_once(job.row_tiles.rows);
-    const auto streamed = static_cast<int64_t>(kChunkBytes / weight.panel_bytes());
-    const int64_t grain = std::min(ceil_div(std::max<int64_t>(streamed, 1), at_once) * at_once, ceil_div(panels, pool.threads()));
-    pool.parallel_for(panels, grain, [&](int64_t begin, int64_t end, int) {
-      kernel.run(job, begin, end, 0, 1, kernel_sums.reserve(kernel.scratch_floats(job, end - begin, 1)));
-    });
-    return;
-  }
-  const int64_t wanted_chunks = pool.threads() * kChunksPerThread;
-  const int64_t group = std::clamp<int64_t>(panels / wanted_chunks, 1, kGroupPanels);
+  const int64_t at_once = kernel.panels_at_once(job.row_tiles.size(0));
+  const int64_t streamed = std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(weight.panel_bytes()));
+  const int64_t group = std::min(ceil_div(streamed, at_once) * at_once, ceil_div(panels, pool.threads()));
   const int64_t groups = ceil_div(panels, group);
-  const int64_t row_parts = std::min(tiles, ceil_div(wanted_chunks, groups));
-  const RowTiles parts = {tiles, row_parts};
-  pool.parallel_for(groups * row_parts, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t panel = item / row_parts * group;
-      const int64_t panel_end = std::min(panels, panel + group);
-      const int64_t part = item % row_parts;
-      kernel.run(job, panel, panel_end, parts.begin(part), parts.begin(part) + parts.size(part),
-                 kernel_sums.reserve(kernel.scratch_floats(job, panel_end - panel, parts.size(part))));
+  // Few columns and many rows: the rows are split as well.
+  const RowTiles parts = {tiles, std::min(tiles, ceil_div(pool.threads() * kChunksPerThread, groups))};
+  pool.parallel_for(groups * parts.tiles, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t panel = chunk / parts.tiles * group;
+      const int64_t tile = parts.begin(chunk % parts.tiles);
+      kernel.run(job, panel, std::min(panels, panel + group), tile, tile + parts.size(chunk % parts.tiles));
     }
   });
 }
@@ -166,7 +154,6 @@ void sum_slices(ComputePool& pool, const Tensor& slices, const Tensor& bias, con
                 slices.shape().to_string(), out.shape().to_string(), dtype_name(out.dtype()));
   MINISGL_CHECK(bias.empty() || (bias.dtype() == DType::kFloat32 && bias.shape() == Shape{n}), "bias {} for n {}", bias.shape().to_string(),
                 n);
-  constexpr int kMaxSlices = 64;
   MINISGL_CHECK(count <= kMaxSlices, "{} slices", count);
   const float* addend = bias.empty() ? nullptr : bias.data<float>();
   const int64_t row_grain = std::max<int64_t>(1, kInlinePackElements / (count * n));

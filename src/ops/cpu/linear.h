@@ -11,9 +11,8 @@ namespace minisgl::cpu {
 // acc = x[k] * w[k] + acc over ascending k from zero, whatever the number of rows, the threads or the split of n. Slices are joined by the
 // tree of Ops::sum_slices, the bias is added last, the result is rounded once if `out` is bfloat16.
 //
-// x [rows, k] float32 or bfloat16, any row stride; bias [n] float32 or empty. Scratch memory belongs to the threads that run the
-// operator: it grows to the largest shape seen and is kept, so that steady state allocates nothing (at most 518 * k floats for the
-// caller, about 2.5 MiB for each member of the pool).
+// x [rows, k] float32 or bfloat16, any row stride; bias [n] float32 or empty; at most 64 slices. A float32 copy of up to 512 rows of x
+// belongs to the calling thread: it grows to the largest shape seen and is kept, so that steady state allocates nothing.
 
 /// out [rows, n] float32 or bfloat16, any row stride; must not overlap x.
 void linear(ComputePool& pool, Isa isa, const Tensor& x, const CpuLinearWeight& weight, const Tensor& bias, const Tensor& out);

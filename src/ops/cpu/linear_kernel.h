@@ -6,6 +6,9 @@
 
 namespace minisgl::cpu {
 
+/// The most slices of k: bounds the kernel's memory for partial sums.
+constexpr int32_t kMaxSlices = 64;
+
 /// Rows of a block of x are cut into tiles of nearly equal size, so that no tile is left with a few rows: the first `rows % tiles` have one
 /// row more.
 struct RowTiles {
@@ -42,14 +45,12 @@ struct LinearJob {
 struct LinearKernel {
   /// The most rows of a tile.
   int64_t tile_rows;
-  /// Panels that a tile of `rows` rows is best given at once when there is one tile only.
+  /// Panels that a tile of `rows` rows reads side by side.
   int64_t (*panels_at_once)(int64_t rows);
   /// Writes `rows` rows of x [rows, k] (bfloat16 if `bf16`) as [k][rows].
   void (*pack_x)(const void* x, bool bf16, int64_t row_stride, int64_t rows, int64_t k, float* out);
-  /// Floats of scratch memory that run() needs for that many panels and tiles.
-  int64_t (*scratch_floats)(const LinearJob& job, int64_t panels, int64_t tiles);
   /// Computes the columns of the panels [panel_begin, panel_end) for the tiles [tile_begin, tile_end).
-  void (*run)(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end, float* scratch);
+  void (*run)(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end);
 };
 
 namespace portable {

@@ -1,13 +1,11 @@
 // The packed linear kernel; included once for each instruction set (see simd.h).
 //
 // Invariant: every output element (of every slice of k) is the chain acc = x[k] * w[k] + acc over ascending k, from zero, in one lane of
-// one accumulator. Tiles of any height and width, blocks of k (the accumulators are stored and loaded, which is exact) and both paths below
-// keep that chain, so that they agree to the bit.
+// one accumulator. Tiles of any height and width keep that chain, so that any number of rows agrees to the bit with any other.
 //
-// One tile (decode): the bfloat16 words are widened on the way from memory; several panels are read side by side, which hides the latency
-// of the chains and of memory.
-// Several tiles (prefill): a block of k of one panel is widened once into scratch memory that stays in the first-level cache, while all
-// tiles of x pass over it.
+// bfloat16 words are widened by a shift and a mask as they are loaded: from memory for the first tile, from the second-level cache, where
+// the panels of a chunk stay, for the tiles after it. A tile of few rows reads several panels side by side, which hides the latency of the
+// chains.
 
 #include "ops/cpu/linear_kernel.h"
 #include "ops/cpu/simd.h"
@@ -21,8 +19,6 @@ constexpr int64_t kPanelColumns = 32;
 constexpr int64_t kPairsPerPanel = kPanelColumns / (2 * kWidth);
 /// How far ahead of its use a streamed weight is fetched.
 constexpr int64_t kPrefetchBytes = 2048;
-/// k per block when there are several tiles.
-constexpr int64_t kBlock = 256;
 
 // As many accumulators as the registers hold beside one pair of weights and one or two elements of x.
 #if defined(__AVX512F__)
@@ -50,19 +46,16 @@ struct Tile {
   int64_t panel_bytes;    ///< from one panel to the next
   int64_t first_pair;     ///< in that panel
   int64_t k;              ///< how many
-  float* sums;            ///< [pairs][kTileRows][2 * kWidth], starts in the slot of this slice
+  float* sums;            ///< [pairs][kTileRows][2 * kWidth], in the slot of this slice
   int64_t slot_floats;    ///< from one slot to the next
   int slot;               ///< of this slice
   uint32_t joined_slots;  ///< a bit for each slot that is added when the chain is done
-  bool resume;            ///< the chain goes on from `sums`
 };
 
-template <bool kBf16, bool kStream>
+template <bool kBf16>
 MINISGL_INLINE void load_pair(const char* weight, V& low, V& high) {
-  if constexpr (kStream) {
-    __builtin_prefetch(weight + kPrefetchBytes);
-    if constexpr (!kBf16) __builtin_prefetch(weight + kPrefetchBytes + kPanelColumns / 2 * 4);
-  }
+  __builtin_prefetch(weight + kPrefetchBytes);
+  if constexpr (!kBf16) __builtin_prefetch(weight + kPrefetchBytes + kPanelColumns / 2 * 4);
   if constexpr (kBf16) {
     load_bf16_pairs(reinterpret_cast<const uint32_t*>(weight), low, high);
   } else {
@@ -71,8 +64,7 @@ MINISGL_INLINE void load_pair(const char* weight, V& low, V& high) {
   }
 }
 
-/// kStream: the weights come from memory and are read once, so they are fetched ahead of the loop.
-template <int kRows, int kPairs, bool kBf16, bool kStream>
+template <int kRows, int kPairs, bool kBf16>
 __attribute__((noinline)) void run_tile(const Tile& tile) {
   constexpr int64_t kStepBytes = kPanelColumns * (kBf16 ? 2 : 4);
   const char* weight[kPairs];
@@ -82,18 +74,14 @@ __attribute__((noinline)) void run_tile(const Tile& tile) {
     const int64_t pair = tile.first_pair + p;
     weight[p] = tile.weight + pair / kPairsPerPanel * tile.panel_bytes + pair % kPairsPerPanel * kWidth * 4;
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const float* from = tile.sums + (p * kTileRows + r) * 2 * kWidth;
-      sum[p][r][0] = tile.resume ? load(from) : zero();
-      sum[p][r][1] = tile.resume ? load(from + kWidth) : zero();
-    }
+    for (int r = 0; r < kRows; ++r) sum[p][r][0] = sum[p][r][1] = zero();
   }
 
   const float* x = tile.x;
   for (int64_t k = 0; k < tile.k; ++k, x += kRows) {
     if constexpr (kPairs == 1) {
       V low, high;
-      load_pair<kBf16, kStream>(weight[0], low, high);
+      load_pair<kBf16>(weight[0], low, high);
       weight[0] += kStepBytes;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -108,7 +96,7 @@ __attribute__((noinline)) void run_tile(const Tile& tile) {
 #pragma GCC unroll 16
       for (int p = 0; p < kPairs; ++p) {
         V low, high;
-        load_pair<kBf16, kStream>(weight[p], low, high);
+        load_pair<kBf16>(weight[p], low, high);
         weight[p] += kStepBytes;
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
@@ -143,12 +131,12 @@ __attribute__((noinline)) void run_tile(const Tile& tile) {
 }
 
 /// run_tile for `rows` in [1, kRows].
-template <int kRows, bool kBf16, bool kSideBySide, bool kStream>
+template <int kRows, bool kBf16, bool kSideBySide>
 MINISGL_INLINE void run_tile_of(int64_t rows, const Tile& tile) {
   if (rows == kRows) {
-    run_tile<kRows, kSideBySide ? pairs_at_once(kRows) : 1, kBf16, kStream>(tile);
+    run_tile<kRows, kSideBySide ? pairs_at_once(kRows) : 1, kBf16>(tile);
   } else if constexpr (kRows > 1) {
-    run_tile_of<kRows - 1, kBf16, kSideBySide, kStream>(rows, tile);
+    run_tile_of<kRows - 1, kBf16, kSideBySide>(rows, tile);
   }
 }
 
@@ -180,13 +168,11 @@ MINISGL_INLINE void store_pair(const LinearJob& job, int32_t slice, int64_t row,
   }
 }
 
-MINISGL_INLINE int64_t pair_column(int64_t panel, int64_t pair) {
-  return (panel + pair / kPairsPerPanel) * kPanelColumns + pair % kPairsPerPanel * kWidth;
-}
-
-MINISGL_INLINE int slots(const LinearJob& job) {
-  return job.join ? 32 - __builtin_clz(static_cast<uint32_t>(job.k_slices)) : 1;
-}
+/// Slots for kMaxSlices slices.
+constexpr int kMaxSlots = 7;
+static_assert(kMaxSlices < (1 << kMaxSlots));
+/// Floats of the sums of one pair.
+constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
 
 /// The slot of a slice, and which ones it is joined with.
 MINISGL_INLINE void set_slice(const LinearJob& job, int32_t slice, Tile& tile) {
@@ -197,129 +183,51 @@ MINISGL_INLINE void set_slice(const LinearJob& job, int32_t slice, Tile& tile) {
 }
 
 template <bool kBf16>
-MINISGL_INLINE void run_one_tile(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_index, float* scratch) {
+MINISGL_INLINE void run_of(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end) {
   constexpr int64_t kStepBytes = kPanelColumns * (kBf16 ? 2 : 4);
-  constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
-  const int64_t row = job.row_tiles.begin(tile_index);
-  const int64_t rows = job.row_tiles.size(tile_index);
+  constexpr int64_t kSlotFloats = pairs_at_once(1) * kPairFloats;
+  alignas(64) float sums[kMaxSlots * kSlotFloats];
   const int64_t slice_k = job.k / job.k_slices;
-  const int64_t pairs = (panel_end - panel_begin) * kPairsPerPanel;
+  // Pairs are counted through all panels.
+  const int64_t pair_end = panel_end * kPairsPerPanel;
   Tile tile = {};
   tile.panel_bytes = job.k * kStepBytes;
   tile.k = slice_k;
-  tile.slot_floats = pairs_at_once(1) * kPairFloats;
-  const int64_t wide = pairs_at_once(static_cast<int>(rows));
-  for (int64_t pair = 0; pair < pairs;) {
-    const bool side_by_side = pairs - pair >= wide;
-    const int64_t count = side_by_side ? wide : 1;
-    const int64_t panel = panel_begin + pair / kPairsPerPanel;
-    tile.first_pair = pair % kPairsPerPanel;
-    for (int32_t slice = 0; slice < job.k_slices; ++slice) {
-      set_slice(job, slice, tile);
-      tile.sums = scratch + tile.slot * tile.slot_floats;
-      tile.x = job.x + row * job.k + slice * slice_k * rows;
-      tile.weight = static_cast<const char*>(job.panels) + panel * tile.panel_bytes + slice * slice_k * kStepBytes;
-      if (side_by_side) {
-        run_tile_of<kTileRows, kBf16, true, true>(rows, tile);
-      } else {
-        run_tile_of<kTileRows, kBf16, false, true>(rows, tile);
+  tile.slot_floats = kSlotFloats;
+  for (int64_t t = tile_begin; t < tile_end; ++t) {
+    const int64_t row = job.row_tiles.begin(t);
+    const int64_t rows = job.row_tiles.size(t);
+    const int64_t side_by_side = pairs_at_once(static_cast<int>(rows));
+    for (int64_t pair = panel_begin * kPairsPerPanel; pair < pair_end;) {
+      const int64_t count = pair_end - pair >= side_by_side ? side_by_side : 1;
+      tile.first_pair = pair % kPairsPerPanel;
+      for (int32_t slice = 0; slice < job.k_slices; ++slice) {
+        set_slice(job, slice, tile);
+        tile.sums = sums + tile.slot * kSlotFloats;
+        tile.x = job.x + row * job.k + slice * slice_k * rows;
+        tile.weight = static_cast<const char*>(job.panels) + pair / kPairsPerPanel * tile.panel_bytes + slice * slice_k * kStepBytes;
+        if (count > 1) {
+          run_tile_of<kTileRows, kBf16, true>(rows, tile);
+        } else {
+          run_tile_of<kTileRows, kBf16, false>(rows, tile);
+        }
+        if (job.join && slice != job.k_slices - 1) continue;
+        for (int64_t p = 0; p < count; ++p) {
+          const int64_t column = (pair + p) / kPairsPerPanel * kPanelColumns + (pair + p) % kPairsPerPanel * kWidth;
+          store_pair(job, slice, row, rows, column, tile.sums + p * kPairFloats);
+        }
       }
-      if (job.join && slice != job.k_slices - 1) continue;
-      for (int64_t p = 0; p < count; ++p) {
-        store_pair(job, slice, row, rows, pair_column(panel, tile.first_pair + p), tile.sums + p * kPairFloats);
-      }
-    }
-    pair += count;
-  }
-}
-
-/// Widens [k][32] of a bfloat16 panel to float32 in column order.
-MINISGL_INLINE void widen(const char* weight, int64_t k, float* out) {
-  const auto* words = reinterpret_cast<const uint32_t*>(weight);
-  for (int64_t i = 0; i < k * 16; i += 16) {
-    for (int64_t j = 0; j < 16; j += kWidth) {
-      V low, high;
-      load_bf16_pairs(words + i + j, low, high);
-      store(out + 2 * i + j, low);
-      store(out + 2 * i + 16 + j, high);
+      pair += count;
     }
   }
 }
 
-/// Fetches part `part` of `parts` equal parts of [from, from + bytes) into the second-level cache.
-MINISGL_INLINE void prefetch_part(const char* from, int64_t bytes, int64_t part, int64_t parts) {
-  constexpr int64_t kLineBytes = 64;
-  const int64_t end = bytes * (part + 1) / parts;
-  for (int64_t at = bytes * part / parts / kLineBytes * kLineBytes; at < end; at += kLineBytes) __builtin_prefetch(from + at, 0, 2);
-}
-
-MINISGL_INLINE void run_tiles(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end,
-                              float* scratch) {
-  constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
-  const int64_t step_bytes = kPanelColumns * (job.weight_bf16 ? 2 : 4);
-  const int64_t slice_k = job.k / job.k_slices;
-  const int64_t blocks = (slice_k + kBlock - 1) / kBlock;
-  const int64_t tiles = tile_end - tile_begin;
-  float* widened = scratch;
-  float* sums = scratch + kBlock * kPanelColumns;
-  Tile tile = {};
-  tile.slot_floats = (panel_end - panel_begin) * tiles * kPairsPerPanel * kPairFloats;
-  for (int32_t slice = 0; slice < job.k_slices; ++slice) {
-    set_slice(job, slice, tile);
-    const uint32_t joined_slots = tile.joined_slots;
-    float* slot = sums + tile.slot * tile.slot_floats;
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t k_begin = slice * slice_k + block * slice_k / blocks;
-      const int64_t k_end = slice * slice_k + (block + 1) * slice_k / blocks;
-      tile.k = k_end - k_begin;
-      tile.resume = block != 0;
-      tile.joined_slots = block == blocks - 1 ? joined_slots : 0;
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        tile.weight = static_cast<const char*>(job.panels) + (panel * job.k + k_begin) * step_bytes;
-        // What the next round reads from memory is fetched while this round computes.
-        const char* next = panel + 1 < panel_end ? tile.weight + job.k * step_bytes
-                                                 : static_cast<const char*>(job.panels) + (panel_begin * job.k + k_end) * step_bytes;
-        if (job.weight_bf16) {
-          widen(tile.weight, tile.k, widened);
-          tile.weight = reinterpret_cast<const char*>(widened);
-        }
-        tile.sums = slot + (panel - panel_begin) * tiles * kPairsPerPanel * kPairFloats;
-        for (int64_t t = tile_begin; t < tile_end; ++t) {
-          prefetch_part(next, tile.k * step_bytes, t - tile_begin, tiles);
-          const int64_t rows = job.row_tiles.size(t);
-          tile.x = job.x + job.row_tiles.begin(t) * job.k + k_begin * rows;
-          for (tile.first_pair = 0; tile.first_pair < kPairsPerPanel; ++tile.first_pair, tile.sums += kPairFloats) {
-            run_tile_of<kTileRows, false, false, false>(rows, tile);
-          }
-        }
-      }
-    }
-    if (job.join && slice != job.k_slices - 1) continue;
-    const float* done = slot;
-    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      for (int64_t t = tile_begin; t < tile_end; ++t) {
-        for (int64_t pair = 0; pair < kPairsPerPanel; ++pair, done += kPairFloats) {
-          store_pair(job, slice, job.row_tiles.begin(t), job.row_tiles.size(t), pair_column(panel, pair), done);
-        }
-      }
-    }
-  }
-}
-
-void run(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end, float* scratch) {
-  if (job.row_tiles.tiles > 1) {
-    run_tiles(job, panel_begin, panel_end, tile_begin, tile_end, scratch);
-  } else if (job.weight_bf16) {
-    run_one_tile<true>(job, panel_begin, panel_end, tile_begin, scratch);
+void run(const LinearJob& job, int64_t panel_begin, int64_t panel_end, int64_t tile_begin, int64_t tile_end) {
+  if (job.weight_bf16) {
+    run_of<true>(job, panel_begin, panel_end, tile_begin, tile_end);
   } else {
-    run_one_tile<false>(job, panel_begin, panel_end, tile_begin, scratch);
+    run_of<false>(job, panel_begin, panel_end, tile_begin, tile_end);
   }
-}
-
-int64_t scratch_floats(const LinearJob& job, int64_t panels, int64_t tiles) {
-  constexpr int64_t kPairFloats = kTileRows * 2 * kWidth;
-  if (job.row_tiles.tiles == 1) return slots(job) * pairs_at_once(1) * kPairFloats;
-  return kBlock * kPanelColumns + slots(job) * panels * tiles * kPairsPerPanel * kPairFloats;
 }
 
 int64_t panels_at_once(int64_t rows) {
@@ -342,6 +250,6 @@ void pack_x(const void* x, bool bf16, int64_t row_stride, int64_t rows, int64_t 
 
 }  // namespace
 
-const LinearKernel kLinearKernel = {kTileRows, panels_at_once, pack_x, scratch_floats, run};
+const LinearKernel kLinearKernel = {kTileRows, panels_at_once, pack_x, run};
 
 }  // namespace minisgl::cpu::MINISGL_ISA_NAMESPACE
