@@ -15,7 +15,7 @@ constexpr int64_t kCacheLine = 64;  // bytes
 constexpr int kAccumulators = kWidth == 16 ? 24 : 12;
 
 /// The widest power of two of vectors that `rows` rows may hold.
-constexpr int gemm_vectors(int rows) {
+static constexpr int gemm_vectors(int rows) {
   int vectors = 8;
   while (rows * vectors > kAccumulators) vectors /= 2;
   return vectors;
@@ -148,41 +148,44 @@ MINISGL_INLINE void transpose(const T* const* rows, int64_t column, Words* out) 
 
 #endif
 
-/// keys[d][j] = element d of rows[j], widened, for the 64 rows of a tile.
-MINISGL_INLINE void transpose_keys(const float* const* rows, int64_t head_dim, float* keys) {
-  for (int64_t j = 0; j < kAttentionTile; j += kWidth) {
-    int64_t d = 0;
-    for (; d + kWidth <= head_dim; d += kWidth) {
-      Words words[kWidth];
-      transpose(rows + j, d, words);
-#pragma GCC unroll 16
-      for (int t = 0; t < kWidth; ++t) store(keys + (d + t) * kAttentionTile + j, V{reinterpret_cast<decltype(V::v)>(words[t])});
-    }
-    for (; d < head_dim; ++d) {
-      for (int lane = 0; lane < kWidth; ++lane) keys[d * kAttentionTile + j + lane] = rows[j + lane][d];
-    }
-  }
+/// Elements of one key or value, prefetched into the second-level cache.
+template <typename TKv>
+MINISGL_INLINE void prefetch(const TKv* row, int64_t begin, int64_t end) {
+  for (int64_t d = begin; d < end; d += kCacheLine / static_cast<int64_t>(sizeof(TKv))) __builtin_prefetch(row + d, 0, 2);
 }
 
-/// The same for bfloat16, moved in pairs of elements.
-MINISGL_INLINE void transpose_keys(const uint16_t* const* rows, int64_t head_dim, float* keys) {
-  for (int64_t j = 0; j < kAttentionTile; j += kWidth) {
-    int64_t d = 0;
-    for (; d + 2 * kWidth <= head_dim; d += 2 * kWidth) {
+MINISGL_INLINE float widen(float x) {
+  return x;
+}
+MINISGL_INLINE float widen(uint16_t x) {
+  return float_from_bf16(x);
+}
+
+/// keys[d - begin][j] = element d of rows[j], widened, for d in [begin, end) and the 64 rows of a tile. bfloat16 moves in pairs of
+/// elements. Fetches `next_rows` ahead.
+template <typename TKv>
+MINISGL_INLINE void transpose_keys(const TKv* const* rows, const TKv* const* next_rows, int64_t begin, int64_t end, float* keys) {
+  constexpr int64_t kPerWord = 4 / sizeof(TKv);
+  int64_t d = begin;
+  for (; d + kPerWord * kWidth <= end; d += kPerWord * kWidth) {
+    for (int64_t j = 0; j < kAttentionTile; j += kWidth) {
       Words words[kWidth];
       transpose(rows + j, d, words);
+      float* column = keys + (d - begin) * kAttentionTile + j;
 #pragma GCC unroll 16
       for (int t = 0; t < kWidth; ++t) {
-        float* column = keys + (d + 2 * t) * kAttentionTile + j;
-        store(column, V{reinterpret_cast<decltype(V::v)>(words[t] << 16)});
-        store(column + kAttentionTile, V{reinterpret_cast<decltype(V::v)>(words[t] & 0xffff0000u)});
+        if constexpr (kPerWord == 1) {
+          store(column + t * kAttentionTile, V{reinterpret_cast<decltype(V::v)>(words[t])});
+        } else {
+          store(column + 2 * t * kAttentionTile, V{reinterpret_cast<decltype(V::v)>(words[t] << 16)});
+          store(column + (2 * t + 1) * kAttentionTile, V{reinterpret_cast<decltype(V::v)>(words[t] & 0xffff0000u)});
+        }
       }
+      for (int64_t i = j; i < j + kWidth; ++i) prefetch(next_rows[i], d, d + kPerWord * kWidth);
     }
-    for (; d < head_dim; ++d) {
-      for (int lane = 0; lane < kWidth; ++lane) {
-        keys[d * kAttentionTile + j + lane] = float_from_bf16(rows[j + lane][d]);
-      }
-    }
+  }
+  for (; d < end; ++d) {
+    for (int64_t j = 0; j < kAttentionTile; ++j) keys[(d - begin) * kAttentionTile + j] = widen(rows[j][d]);
   }
 }
 
@@ -252,26 +255,30 @@ MINISGL_INLINE void online_softmax(int64_t rows, const Visible* visible, float s
   }
 }
 
-/// out += probabilities * values for up to kGemmRows rows, each over its own visible positions.
-MINISGL_INLINE void add_values(int64_t rows, const Visible* visible, const float* scores, const float* values, int64_t value_stride,
-                               float* out, int64_t vectors) {
-  Visible common = visible[0];
-  for (int64_t r = 1; r < rows; ++r) {
-    common.begin = visible[r].begin > common.begin ? visible[r].begin : common.begin;
-    common.end = visible[r].end < common.end ? visible[r].end : common.end;
+/// out += probabilities * values over the positions [begin, end), for up to kGemmRows rows and only where a row sees the position.
+/// `values` starts at position `begin`.
+MINISGL_INLINE void add_values(int64_t rows, const Visible* visible, const float* scores, const float* values, int64_t begin, int64_t end,
+                               float* out, int64_t stride, int64_t vectors) {
+  Visible own[kGemmRows];
+  Visible common = {begin, end};
+  for (int64_t r = 0; r < rows; ++r) {
+    own[r] = {visible[r].begin > begin ? visible[r].begin : begin, visible[r].end < end ? visible[r].end : end};
+    common.begin = own[r].begin > common.begin ? own[r].begin : common.begin;
+    common.end = own[r].end < common.end ? own[r].end : common.end;
   }
-  const auto add_range = [&](int64_t row, int64_t count, int64_t begin, int64_t end) {
-    if (begin >= end) return;
-    gemm(count, scores + row * kAttentionTile + begin, kAttentionTile, values + begin * value_stride, value_stride,
-         out + row * value_stride, value_stride, end - begin, vectors, true);
+  const auto add_range = [&](int64_t row, int64_t count, int64_t from, int64_t to) {
+    if (from >= to) return;
+    gemm(count, scores + row * kAttentionTile + from, kAttentionTile, values + (from - begin) * stride, stride, out + row * stride, stride,
+         to - from, vectors, true);
   };
-  if (common.begin >= common.end) {
-    for (int64_t r = 0; r < rows; ++r) add_range(r, 1, visible[r].begin, visible[r].end);
+  if (!sees_any(common)) {
+    for (int64_t r = 0; r < rows; ++r) add_range(r, 1, own[r].begin, own[r].end);
     return;
   }
-  for (int64_t r = 0; r < rows; ++r) add_range(r, 1, visible[r].begin, common.begin);
+  // A row's positions in order: before the common range, in it, after it.
+  for (int64_t r = 0; r < rows; ++r) add_range(r, 1, own[r].begin, common.begin);
   add_range(0, rows, common.begin, common.end);
-  for (int64_t r = 0; r < rows; ++r) add_range(r, 1, common.end, visible[r].end);
+  for (int64_t r = 0; r < rows; ++r) add_range(r, 1, common.end, own[r].end);
 }
 
 /// rows[j] = the key of position tile + j. Positions outside [first, end), which no query row of the block sees and which may have no page,
@@ -317,6 +324,10 @@ static void attention(const AttentionBlock& block, float* scratch) {
   const int64_t last_position = block.first_position + (block.row_end - 1) / block.group;
   const int64_t oldest_seen = block.window > 0 ? block.first_position + block.row_begin / block.group + 1 - block.window : 0;
   const int64_t first_seen = oldest_seen > 0 ? oldest_seen : 0;
+  // Many rows share a whole widened tile. For a few (decode) it is widened in pieces that stay in the first-level cache; the chains of
+  // multiply-adds are the same.
+  const int64_t key_piece = rows <= kGemmRows ? 32 : head_dim;
+  const int64_t value_piece = rows <= kGemmRows ? 16 : kAttentionTile;
   const TKv* key_rows[kAttentionTile];
   const TKv* next_key_rows[kAttentionTile];
   const int64_t first_tile = first_seen / kAttentionTile * kAttentionTile;
@@ -327,30 +338,36 @@ static void attention(const AttentionBlock& block, float* scratch) {
     if (!last) find_keys(block, tile + kAttentionTile, first_seen, last_position + 1, next_key_rows);
     const int64_t begin = first_seen > tile ? first_seen - tile : 0;
     const int64_t end = last ? last_position + 1 - tile : kAttentionTile;
-    for (int64_t j = begin; j < end; ++j) {
-      const TKv* value = key_rows[j] + block.value_offset;
-      for (int64_t d = 0; d < head_dim; d += kWidth) store(values + j * stride + d, read(value + d, head_dim - d));
-      if (last) continue;
-      for (int64_t d = 0; d < head_dim; d += kCacheLine / static_cast<int64_t>(sizeof(TKv))) {
-        __builtin_prefetch(next_key_rows[j] + d, 0, 1);
-        __builtin_prefetch(next_key_rows[j] + block.value_offset + d, 0, 1);
-      }
-    }
-    transpose_keys(key_rows, head_dim, keys);
+    Visible visible[kAttentionBlockRows];
+    for (int64_t r = 0; r < rows; ++r) visible[r] = visible_positions(block, block.row_begin + r, tile);
+    const auto for_each_group = [&](auto&& body) {
+      for (int64_t r = 0; r < rows; r += kGemmRows) body(r, rows - r < kGemmRows ? rows - r : kGemmRows);
+    };
 
-    for (int64_t r = 0; r < rows; r += kGemmRows) {
-      const int64_t count = rows - r < kGemmRows ? rows - r : kGemmRows;
-      Visible visible[kGemmRows];
-      bool any = false;
-      for (int64_t i = 0; i < count; ++i) {
-        visible[i] = visible_positions(block, block.row_begin + r + i, tile);
-        any = any || sees_any(visible[i]);
+    for (int64_t d = 0; d < head_dim; d += key_piece) {
+      const int64_t d_end = d + key_piece < head_dim ? d + key_piece : head_dim;
+      transpose_keys(key_rows, next_key_rows, d, d_end, keys);
+      for_each_group([&](int64_t r, int64_t count) {
+        // Rows come in the order of their positions, so that the last one sees the most of a tile cut by the causal mask, the first one of
+        // a tile cut by the window.
+        if (!sees_any(visible[r]) && !sees_any(visible[r + count - 1])) return;
+        gemm(count, q + r * stride + d, stride, keys, kAttentionTile, scores + r * kAttentionTile, kAttentionTile, d_end - d,
+             kAttentionTile / kWidth, d > 0);
+      });
+    }
+    for_each_group([&](int64_t r, int64_t count) {
+      online_softmax(count, visible + r, block.scale, scores + r * kAttentionTile, state + r, out + r * stride, stride, vectors);
+    });
+    for (int64_t j = begin; j < end; j += value_piece) {
+      const int64_t j_end = j + value_piece < end ? j + value_piece : end;
+      for (int64_t i = j; i < j_end; ++i) {
+        const TKv* value = key_rows[i] + block.value_offset;
+        for (int64_t d = 0; d < head_dim; d += kWidth) store(values + (i - j) * stride + d, read(value + d, head_dim - d));
+        prefetch(next_key_rows[i] + block.value_offset, 0, head_dim);
       }
-      if (!any) continue;
-      gemm(count, q + r * stride, stride, keys, kAttentionTile, scores + r * kAttentionTile, kAttentionTile, head_dim,
-           kAttentionTile / kWidth, false);
-      online_softmax(count, visible, block.scale, scores + r * kAttentionTile, state + r, out + r * stride, stride, vectors);
-      add_values(count, visible, scores + r * kAttentionTile, values, stride, out + r * stride, vectors);
+      for_each_group([&](int64_t r, int64_t count) {
+        add_values(count, visible + r, scores + r * kAttentionTile, values, j, j_end, out + r * stride, stride, vectors);
+      });
     }
   }
 
