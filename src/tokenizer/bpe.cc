@@ -112,8 +112,13 @@ BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<std::pair<std::strin
 // Returns the character to cut before, or nothing.
 std::string BpeModel::find_cut(const std::vector<std::pair<std::string_view, std::string_view>>& merges) const {
   if (!plain_ || options_.words_are_bytes || options_.ignore_merges) return {};
+  // A dropped character would bring the spaces around it together.
+  const bool has_all_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), Vocabulary::kNone) == byte_ids_.end();
+  const bool has_unknown = options_.unk_id != Vocabulary::kNone;
+  if (!has_unknown && !(options_.byte_fallback && has_all_bytes)) return {};
   for (const std::string_view space : {"\xE2\x96\x81", " "}) {
     if (vocabulary_.find(space) == Vocabulary::kNone) continue;
+    if (has_unknown && vocabulary_.token(options_.unk_id).ends_with(space)) return {};
     const bool spanned = std::any_of(merges.begin(), merges.end(),
                                      [&](const auto& merge) { return merge.second.starts_with(space) && !merge.first.ends_with(space); });
     return spanned ? std::string() : std::string(space);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tokenizer/tokenizer_test_util.h"
 
 namespace minisgl {
@@ -41,6 +43,20 @@ TEST_P(RealTokenizer, EncodesAndDecodesAsHuggingFace) {
   json expected = read_json(test_corpus() / GetParam().expected);
   if (*GetParam().key != '\0') expected = expected.at(GetParam().key);
   expect_equal(tokenizer, expected.at("encode"));
+}
+
+TEST_P(RealTokenizer, StreamsAnyIdsAsItDecodesThem) {
+  if (test_corpus().empty()) GTEST_SKIP() << "NOT RUN: MINISGL_TEST_CORPUS is not set";
+  const Tokenizer tokenizer = Tokenizer::load_tokenizer_json(test_corpus() / GetParam().tokenizer);
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    // Half of the ids from the first thousand, where the byte tokens are.
+    std::vector<int32_t> ids(random() % 20);
+    for (int32_t& id : ids)
+      id = static_cast<int32_t>(random() % (random() % 2 == 0 ? 1000u : static_cast<uint32_t>(tokenizer.vocab_size() + 100)));
+    const bool skip = round % 2 == 0;
+    ASSERT_EQ(stream_decode(tokenizer, ids, skip), tokenizer.decode(ids, skip)) << json(ids).dump();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
