@@ -38,7 +38,7 @@ std::optional<Value> element(Heap& heap, const Value& base, const Value& index) 
   if (!string.ascii()) {
     offset = 0;
     for (int64_t i = 0; i < position; ++i) offset += text::sequence_bytes(string.text, offset);
-    heap.spend_bytes(offset);
+    heap.spend_bytes(4 * offset);
   }
   return heap.string(string.text.substr(offset, text::sequence_bytes(string.text, offset)), string.safe);
 }
@@ -80,7 +80,9 @@ Value get_item(Heap& heap, const Value& value, const Value& index) {
 Value get_slice(Heap& heap, const Value& value, const Value& start, const Value& stop, const Value& step) {
   require_defined(value);
   if (!value.is_string() && (!value.is_sequence() || value.is(Kind::kDictView))) {
-    return heap.undefined(fmt::format("{} has no element slice", object_name(value)));
+    // jinja2 slices past its own lookup, so this is an error and not undefined.
+    if (value.is(Kind::kDict)) refuse("unhashable type: 'slice'");
+    refuse("'{}' object is not subscriptable", type_name(value));
   }
   for (const Value* bound : {&start, &stop, &step}) {
     if (!bound->is_none() && !bound->is_integral()) refuse("slice indices must be integers or None or have an __index__ method");
@@ -115,7 +117,7 @@ Value get_slice(Heap& heap, const Value& value, const Value& start, const Value&
     return heap.sequence(value.kind(), std::move(items));
   }
   const StringObject& string = value.string();
-  heap.spend_bytes(string.text.size());
+  heap.spend_bytes(string.ascii() ? string.text.size() : 4 * string.text.size());
   std::string out;
   if (string.ascii()) {
     if (stride == 1) {

@@ -100,13 +100,17 @@ struct TestCall {
   ArgumentList arguments;
 };
 
+using ExpressionNode = std::variant<Literal, NameLoad, SequenceLiteral, DictLiteral, AttributeLoad, Subscript, Slice, Unary, BinaryChain,
+                                    Concatenation, Logical, Comparison, Conditional, Call, FilterCall, TestCall>;
+
 struct Expression {
   int line;
   int height;  ///< of this tree: bounds the recursion of evaluating and of deleting it
-  std::variant<Literal, NameLoad, SequenceLiteral, DictLiteral, AttributeLoad, Subscript, Slice, Unary, BinaryChain, Concatenation, Logical,
-               Comparison, Conditional, Call, FilterCall, TestCall>
-      node;
+  ExpressionNode node;
 };
+
+/// An expression one higher than its highest operand.
+ExpressionPtr make_expression(int line, ExpressionNode node);
 
 /// What an assignment, a loop or a parameter binds.
 struct Target {

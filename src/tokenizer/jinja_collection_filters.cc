@@ -45,7 +45,9 @@ const Value* optional(const Bound& bound, size_t i) {
 }
 
 Value fold_case(Heap& heap, const Value& value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? heap.string(text::lower(value.text())) : value;
+  if (!value.is_string() || case_sensitive) return value;
+  heap.spend_characters(value.text().size());
+  return heap.string(text::lower(value.text()));
 }
 
 /// Sorts by keys, keeping the order of equal ones.

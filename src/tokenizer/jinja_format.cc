@@ -343,7 +343,6 @@ std::string format_value(Heap& heap, const Value& value, std::string_view spec) 
   if (layout.precision > kMaxPrecision) refuse("a precision of {} is too large", layout.precision);
   bool integer_type = layout.type && std::string_view("dxXob").find(layout.type) != std::string_view::npos;
   bool float_type = layout.type && std::string_view("fFeEgG%").find(layout.type) != std::string_view::npos;
-  if (value.is(Kind::kBool) && !layout.type) return pad(heap, layout, "", to_text(heap, value), '<');
   if (value.is_integral() && (integer_type || !layout.type)) {
     if (layout.precision >= 0) refuse("precision not allowed in integer format specifier");
     return lay_out_integer(heap, layout, value.integer());

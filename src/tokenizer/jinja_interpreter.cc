@@ -14,6 +14,9 @@ namespace {
 /// Levels of statements, expressions and macro calls under way at once; with the largest frames (sanitizers) a few megabytes of stack.
 constexpr int kMaxDepth = 1000;
 
+/// What one round of a loop costs besides its body, in evaluated nodes.
+constexpr int64_t kRoundSteps = 4;
+
 }  // namespace
 
 const Value* Scope::find(NameId name) const {
@@ -166,7 +169,7 @@ void Interpreter::run_loop(const For& node, const Value& iterable, int depth) {
   // The else block runs unless some round came to the end of the body, as in jinja2: one left by `continue` does not count.
   bool completed = false;
   for (const Value& item : items.sequence().items) {
-    heap_.spend(1);
+    heap_.spend(kRoundSteps);
     InScope round(this, new_scope());
     scope_->set(program_.loop, Value(Kind::kLoop, loop.get()));
     assign(node.target, item);

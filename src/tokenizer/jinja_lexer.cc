@@ -264,6 +264,8 @@ class Lexer {
     std::string text(rest_.substr(digits, end - digits));
     std::erase(text, '_');
     Token token{is_float ? TokenKind::kFloat : TokenKind::kInteger, line_, text};
+    bool zero_first = !is_float && base == 10 && text[0] == '0';
+    if (zero_first && text.find_first_not_of('0') != std::string::npos) fail_syntax(line_, "integer '" + text + "' begins with a zero");
     if (is_float) {
       token.number = std::strtod(text.c_str(), nullptr);
     } else {

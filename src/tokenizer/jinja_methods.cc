@@ -45,7 +45,7 @@ template <bool kFromRight>
 Value split(Heap& heap, const Value& self, const Arguments& arguments) {
   Bound bound("split", arguments, {"sep", "maxsplit"});
   int64_t limit = bound.integer(1, -1);
-  heap.spend_bytes(self.text().size());
+  heap.spend_bytes(4 * self.text().size());
   if (!bound.has(0) || bound[0].is_none()) return pieces(heap, self, text::split_space(self.text(), limit, kFromRight));
   std::string_view separator = bound.text(0);
   if (separator.empty()) refuse("empty separator");
@@ -55,7 +55,7 @@ Value split(Heap& heap, const Value& self, const Arguments& arguments) {
 
 Value split_lines(Heap& heap, const Value& self, const Arguments& arguments) {
   Bound bound("splitlines", arguments, {"keepends"});
-  heap.spend_bytes(self.text().size());
+  heap.spend_characters(self.text().size());
   return pieces(heap, self, text::split_lines(self.text(), bound.boolean(0, false)));
 }
 
@@ -73,7 +73,7 @@ std::optional<std::pair<size_t, size_t>> window(Heap& heap, const Value& self, c
     if (string.ascii()) return static_cast<size_t>(position);
     size_t at = 0;
     for (int64_t i = 0; i < position; ++i) at += text::sequence_bytes(string.text, at);
-    heap.spend_bytes(at);
+    heap.spend_bytes(4 * at);
     return at;
   };
   return std::pair(offset(start), offset(end));
@@ -125,7 +125,7 @@ Value count_text(Heap& heap, const Value& self, const Arguments& arguments) {
 template <std::string (*kMap)(std::string_view)>
 Value map_case(Heap& heap, const Value& self, const Arguments& arguments) {
   Bound("upper", arguments, {});
-  heap.spend_bytes(8 * self.text().size());
+  heap.spend_characters(self.text().size());
   return same_safety(heap, self, kMap(self.text()));
 }
 
@@ -236,7 +236,7 @@ template <bool (*kPredicate)(char32_t)>
 Value all_characters(Heap& heap, const Value& self, const Arguments& arguments) {
   Bound("isalpha", arguments, {});
   const std::string& string = self.text();
-  heap.spend_bytes(8 * string.size());
+  heap.spend_characters(string.size());
   for (size_t i = 0; i < string.size(); i += text::sequence_bytes(string, i)) {
     if (!kPredicate(text::code_point_at(string, i))) return Value(false);
   }
@@ -247,7 +247,7 @@ Value all_characters(Heap& heap, const Value& self, const Arguments& arguments) 
 template <std::string (*kSame)(std::string_view), std::string (*kOther)(std::string_view)>
 Value has_case(Heap& heap, const Value& self, const Arguments& arguments) {
   Bound("isupper", arguments, {});
-  heap.spend_bytes(16 * self.text().size());
+  heap.spend_characters(2 * self.text().size());
   return Value(kSame(self.text()) == self.text() && kOther(self.text()) != self.text());
 }
 

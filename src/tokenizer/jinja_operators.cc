@@ -72,13 +72,17 @@ Value float_power(double base, double exponent) {
 
 Value integer_arithmetic(BinaryOperator operation, int64_t a, int64_t b) {
   int64_t result = 0;
+  bool overflow = false;
   switch (operation) {
     case BinaryOperator::kAdd:
-      return Value(checked(__builtin_add_overflow(a, b, &result), result));
+      overflow = __builtin_add_overflow(a, b, &result);
+      return Value(checked(overflow, result));
     case BinaryOperator::kSubtract:
-      return Value(checked(__builtin_sub_overflow(a, b, &result), result));
+      overflow = __builtin_sub_overflow(a, b, &result);
+      return Value(checked(overflow, result));
     case BinaryOperator::kMultiply:
-      return Value(checked(__builtin_mul_overflow(a, b, &result), result));
+      overflow = __builtin_mul_overflow(a, b, &result);
+      return Value(checked(overflow, result));
     case BinaryOperator::kPower:
       return integer_power(a, b);
     default:
@@ -156,7 +160,9 @@ Value apply_unary(UnaryOperator operation, const Value& operand) {
   bool negate = operation == UnaryOperator::kNegate;
   if (operand.is(Kind::kFloat)) return Value(negate ? -operand.real() : operand.real());
   if (!operand.is_integral()) refuse("bad operand type for unary {}: '{}'", negate ? '-' : '+', type_name(operand));
-  return Value(negate ? checked(operand.integer() == INT64_MIN, -operand.integer()) : operand.integer());
+  if (!negate) return Value(operand.integer());
+  checked(operand.integer() == INT64_MIN, 0);
+  return Value(-operand.integer());
 }
 
 Value apply_binary(Heap& heap, BinaryOperator operation, const Value& left, const Value& right) {

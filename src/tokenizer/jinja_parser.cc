@@ -13,74 +13,6 @@ namespace {
 /// Levels of nesting: of tags and brackets while parsing, and of operations in the tree of one expression.
 constexpr int kMaxNesting = 200;
 
-/// The largest height of an operation's operands.
-class HeightOfChildren {
- public:
-  template <typename Node>
-  int operator()(const Node& node) {
-    children(node);
-    return height_;
-  }
-
- private:
-  void add(const ExpressionPtr& child) {
-    if (child) height_ = std::max(height_, child->height);
-  }
-  template <typename... Pointers>
-  void add(const ExpressionPtr& first, const Pointers&... rest) {
-    add(first);
-    add(rest...);
-  }
-  void add(const std::vector<ExpressionPtr>& list) {
-    for (const auto& child : list) add(child);
-  }
-  template <typename First>
-  void add(const std::vector<std::pair<First, ExpressionPtr>>& list) {
-    for (const auto& [first, child] : list) add(child);
-  }
-  void add(const ArgumentList& list) {
-    add(list.positional);
-    add(list.named);
-    add(list.star, list.double_star);
-  }
-
-  void children(const Literal&) {}
-  void children(const NameLoad&) {}
-  void children(const SequenceLiteral& node) { add(node.items); }
-  void children(const DictLiteral& node) {
-    for (const auto& [key, value] : node.entries) add(key, value);
-  }
-  void children(const AttributeLoad& node) { add(node.base); }
-  void children(const Subscript& node) { add(node.base, node.index); }
-  void children(const Slice& node) { add(node.base, node.start, node.stop, node.step); }
-  void children(const Unary& node) { add(node.operand); }
-  void children(const BinaryChain& node) {
-    add(node.first);
-    add(node.rest);
-  }
-  void children(const Concatenation& node) { add(node.parts); }
-  void children(const Logical& node) { add(node.operands); }
-  void children(const Comparison& node) {
-    add(node.first);
-    add(node.rest);
-  }
-  void children(const Conditional& node) { add(node.value, node.condition, node.otherwise); }
-  void children(const Call& node) {
-    add(node.callee);
-    add(node.arguments);
-  }
-  void children(const FilterCall& node) {
-    add(node.input);
-    add(node.arguments);
-  }
-  void children(const TestCall& node) {
-    add(node.input);
-    add(node.arguments);
-  }
-
-  int height_ = 0;
-};
-
 class Parser {
  public:
   explicit Parser(std::string source) : program_(std::make_shared<Program>()) {
@@ -94,6 +26,7 @@ class Parser {
 
   std::shared_ptr<const Program> run() {
     program_->body = block({});
+    if (!unknown_.empty()) fail_syntax(unknown_[0].first, unknown_[0].second);
     return program_;
   }
 
@@ -157,9 +90,9 @@ class Parser {
 
   template <typename Node>
   static ExpressionPtr make(int line, Node node) {
-    int height = 1 + HeightOfChildren()(node);
-    if (height > kMaxNesting) fail_syntax(line, fmt::format("nested deeper than {} levels", kMaxNesting));
-    return std::make_unique<Expression>(Expression{line, height, std::move(node)});
+    auto expression = make_expression(line, std::move(node));
+    if (expression->height > kMaxNesting) fail_syntax(line, fmt::format("nested deeper than {} levels", kMaxNesting));
+    return expression;
   }
   ExpressionPtr literal(int line, LiteralValue value) {
     program_->literals.push_back(std::move(value));
@@ -218,7 +151,7 @@ class Parser {
     if (tag == "set") return result_of_set(at);
     if (tag == "macro") return result(macro(at));
     if (tag == "call") return result(call_block(at));
-    if (tag == "print") return result(Print{tuple_expression(true)});
+    if (tag == "print") return result(Print{printed_list(at)});
     if (tag == "filter") {
       Capture capture;
       capture.filter = filters(nullptr, true);
@@ -245,6 +178,15 @@ class Parser {
       if (tag == refused) fail_syntax(at, fmt::format("the tag '{}' is not supported in chat templates", tag));
     }
     fail_syntax(at, fmt::format("unknown tag '{}'", tag));
+  }
+
+  /// The expressions of a print tag, which stand side by side in the output.
+  ExpressionPtr printed_list(int at) {
+    Concatenation list;
+    do {
+      list.parts.push_back(expression());
+    } while (accept_operator(","));
+    return make(at, std::move(list));
   }
 
   If if_statement() {
@@ -409,8 +351,10 @@ class Parser {
   ExpressionPtr expression() {
     Level level(this);
     int at = line();
+    size_t unknown = unknown_.size();
     auto value = or_expression();
     while (accept_name("if")) {
+      unknown_.resize(unknown);  // the value stood in a branch, as it turns out
       ++branches_;
       auto condition = or_expression();
       ExpressionPtr otherwise;
@@ -689,7 +633,7 @@ class Parser {
       if (!filter && !filter_refusal(name).empty()) {
         fail_syntax(at, fmt::format("the filter '{}' is not supported: {}", name, filter_refusal(name)));
       }
-      if (!filter && branches_ == 0) fail_syntax(at, fmt::format("unknown filter '{}'", name));
+      if (!filter && branches_ == 0) unknown_.emplace_back(at, fmt::format("unknown filter '{}'", name));
       ArgumentList list;
       if (is_operator("(")) list = arguments();
       input = make(at, FilterCall{std::move(input), std::move(name), filter, std::move(list)});
@@ -703,7 +647,7 @@ class Parser {
     bool negated = accept_name("not");
     std::string name = dotted_name();
     Test found = find_test(name);
-    if (!found && branches_ == 0) fail_syntax(at, fmt::format("unknown test '{}'", name));
+    if (!found && branches_ == 0) unknown_.emplace_back(at, fmt::format("unknown test '{}'", name));
     ArgumentList list;
     if (is_operator("(")) {
       list = arguments();
@@ -732,8 +676,9 @@ class Parser {
   std::vector<Token> tokens_;
   size_t position_ = 0;
   int nesting_ = 0;
-  int loops_ = 0;     ///< loops around the current statement, within its macro
-  int branches_ = 0;  ///< branches around the current expression: what stands there may never run
+  int loops_ = 0;                                     ///< loops around the current statement, within its macro
+  int branches_ = 0;                                  ///< branches around the current expression: what stands there may never run
+  std::vector<std::pair<int, std::string>> unknown_;  ///< filters and tests outside of branches that do not exist, with their lines
   std::vector<MacroDefinition*> macros_;
   std::unordered_map<std::string, NameId> name_ids_;
 };

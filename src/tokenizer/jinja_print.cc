@@ -61,6 +61,7 @@ void write_repr(Writer& out, const Value& value, int namespaces) {
     case Kind::kFloat:
       return out.write(text::print_float(value.real()));
     case Kind::kString:
+      out.heap().spend_characters(value.text().size());
       return out.write(value.string().safe ? fmt::format("Markup({})", text::quote(value.text())) : text::quote(value.text()));
     case Kind::kList:
       out.write("[");
@@ -98,6 +99,7 @@ void write_repr(Writer& out, const Value& value, int namespaces) {
 
 void write_json_string(Writer& out, std::string_view text, bool ensure_ascii) {
   out.heap().check_bytes(text.size());
+  out.heap().spend_characters(text.size());
   std::string json = "\"";
   for (size_t i = 0; i < text.size();) {
     size_t size = text::sequence_bytes(text, i);

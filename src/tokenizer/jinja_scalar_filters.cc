@@ -49,7 +49,7 @@ Value title(Heap& heap, const Value& input, const Arguments& arguments) {
   Bound("title", arguments, {});
   Value string = soft_string(heap, input);
   const std::string& source = string.text();
-  heap.spend_bytes(8 * source.size());
+  heap.spend_characters(source.size());
   std::string out;
   bool at_start = true;
   size_t word = 0;
@@ -132,7 +132,7 @@ Value truncate(Heap& heap, const Value& input, const Arguments& arguments) {
 Value word_count(Heap& heap, const Value& input, const Arguments& arguments) {
   Bound("wordcount", arguments, {});
   std::string source = to_text(heap, input);
-  heap.spend_bytes(8 * source.size());
+  heap.spend_characters(source.size());
   int64_t words = 0;
   bool inside = false;
   for (size_t i = 0; i < source.size(); i += text::sequence_bytes(source, i)) {

@@ -80,7 +80,7 @@ template <std::string (*kSame)(std::string_view), std::string (*kOther)(std::str
 bool has_case(Heap& heap, const Value& value, const Arguments& arguments) {
   Bound("case", arguments, {});
   std::string printed = to_text(heap, value);
-  heap.spend_bytes(16 * printed.size());
+  heap.spend_characters(2 * printed.size());
   return kSame(printed) == printed && kOther(printed) != printed;
 }
 

@@ -20,6 +20,7 @@ size_t sequence_bytes(std::string_view text, size_t offset) {
 }
 
 char32_t code_point_at(std::string_view text, size_t offset) {
+  if (static_cast<unsigned char>(text[offset]) < 0x80) return static_cast<unsigned char>(text[offset]);
   utf8proc_int32_t code_point = -1;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + offset, static_cast<utf8proc_ssize_t>(text.size() - offset),
                    &code_point);
@@ -97,6 +98,10 @@ bool is_cased(char32_t c) {
 
 /// utf8proc maps one code point to one; the mappings to several that occur in running text are listed here (Unicode SpecialCasing.txt).
 void append_upper(std::string* out, char32_t c, bool title) {
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c));
+    return;
+  }
   switch (c) {
     case U'\u00DF':
       out->append(title ? "Ss" : "SS");
@@ -132,6 +137,10 @@ void append_upper(std::string* out, char32_t c, bool title) {
 
 /// `text` and `offset` give the context that a final sigma depends on.
 void append_lower(std::string* out, char32_t c, std::string_view text, size_t offset) {
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
+    return;
+  }
   if (c == U'\u0130') {
     out->append("i\u0307");
     return;

@@ -186,6 +186,8 @@ class Heap {
   }
   /// Spends the steps of touching `bytes` of text.
   void spend_bytes(size_t bytes) { spend(1 + static_cast<int64_t>(bytes / 64)); }
+  /// Spends the steps of looking at every character of `bytes` of text.
+  void spend_characters(size_t bytes) { spend(1 + static_cast<int64_t>(bytes / 4)); }
   /// Throws RenderError if one string or output of this size is too large.
   void check_bytes(size_t bytes) const {
     if (bytes > max_output_bytes_) [[unlikely]]
