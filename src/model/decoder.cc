@@ -64,7 +64,7 @@ struct StepInputs {
   AttentionBackend& attention;
 };
 
-/// The first `columns` columns' worth of `buffer` as a contiguous [tokens, columns].
+/// The beginning of `buffer` as a contiguous [tokens, columns].
 Tensor reshape_prefix(const Tensor& buffer, int64_t tokens, int64_t columns) {
   return Tensor(buffer.raw(), buffer.dtype(), {tokens, columns}, buffer.device());
 }
@@ -215,8 +215,8 @@ struct DecoderLayer {
   RmsNorm input_norm;
   Attention attention;
   RmsNorm post_attention_norm;
-  std::optional<Mlp> mlp;       ///< either this
-  std::optional<MoeLayer> moe;  ///< or that
+  std::optional<Mlp> mlp;       ///< of a dense layer
+  std::optional<MoeLayer> moe;  ///< of a sparse layer
 };
 
 }  // namespace

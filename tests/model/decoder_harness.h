@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -57,6 +58,10 @@ class DecoderHarness {
     cached_.resize(static_cast<size_t>(options.rows));
   }
 
+  /// Called around Decoder::forward, if set.
+  std::function<void()> before_forward;
+  std::function<void()> after_forward;
+
   Decoder& decoder() { return decoder_; }
   Ops& ops() { return *ops_; }
 
@@ -91,7 +96,9 @@ class DecoderHarness {
                                            .page_table = page_table_.data(),
                                            .row_index = row_index.data(),
                                            .page_table_stride = pages_per_row_}};
+    if (before_forward) before_forward();
     decoder_.forward(batch, *attention_, kv_);
+    if (after_forward) after_forward();
 
     const auto tokens = static_cast<int64_t>(ids.size());
     const int64_t vocab = decoder_.config().vocab_size;
