@@ -164,11 +164,12 @@ TEST_P(Linear, AgreesWithADoublePrecisionReference) {
 TEST_P(Linear, BitsDoNotDependOnTheNumberOfRowsOrThreads) {
   constexpr int64_t kRows = 512;
   constexpr int64_t kColumns = 129;  // enough panels for the tiles of few rows to read them side by side
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const int64_t k : {64, 576, 1024, 3072}) {
+  for (const int64_t k : {64, 576, 1024, 3072}) {
+    const Matrix x = Matrix::random(DType::kFloat32, kRows, k, 3);
+    const Matrix w = Matrix::random(DType::kFloat32, kColumns, k, 4);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const int k_slices : {1, 8}) {
-        const Matrix x = Matrix::random(DType::kFloat32, kRows, k, 3);
-        const CpuLinearWeight weight = packed(Matrix::random(DType::kFloat32, kColumns, k, 4), dtype, k_slices);
+        const CpuLinearWeight weight = packed(w, dtype, k_slices);
         const Matrix all(DType::kFloat32, kRows, kColumns);
         linear(pool(1), GetParam(), x.view(), weight, {}, all.view());
         for (const int threads : {1, 2}) {

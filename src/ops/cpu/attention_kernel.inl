@@ -15,7 +15,7 @@ constexpr int64_t kCacheLine = 64;  // bytes
 constexpr int kAccumulators = kWidth == 16 ? 24 : 12;
 
 /// The widest power of two of vectors that `rows` rows may hold.
-constexpr int gemm_vectors(int rows) {
+static constexpr int gemm_vectors(int rows) {
   int vectors = 8;
   while (rows * vectors > kAccumulators) vectors /= 2;
   return vectors;

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{512} << 20;
 constexpr size_t kReadChunkBytes = size_t{256} << 10;
 constexpr int64_t kStepsPerChunk = 20000;
-constexpr int64_t kChunksPerMember = 50;
+constexpr int64_t kChunksPerMember = 400;
 
 const ProbeKernel& kernel_of(Isa isa) {
   switch (isa) {
