@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 #include "base/compute_pool.h"
 #include "base/error.h"
@@ -12,13 +14,12 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "engine/engine.h"
+#include "llm/llm_impl.h"
 #include "ops/cpu/cpu_probe.h"
 
 namespace minisgl::cli {
 
 namespace {
-
-constexpr int kExitInterrupted = 130;
 
 /// Multiplications that one token's linear layers need, the head left out; of a mixture of experts only the chosen ones.
 int64_t layer_parameters(const ModelConfig& config) {
@@ -34,10 +35,17 @@ int64_t layer_parameters(const ModelConfig& config) {
   return total;
 }
 
+/// Positions that the last of `context` tokens sees in a layer.
+double visible(const LayerConfig& layer, double context) {
+  return layer.sliding_window > 0 ? std::min(context, static_cast<double>(layer.sliding_window)) : context;
+}
+
 /// Bytes that computing one token at context length `context` must read: every weight once, and the keys and values.
 double decode_bytes(const ModelConfig& config, DType dtype, double context) {
   const int64_t head = config.vocab_size * config.hidden_size;
-  const double kv = 2.0 * static_cast<double>(config.num_layers * config.num_kv_heads * config.head_dim) * context;
+  double positions = 0;  // that all layers together attend to
+  for (const LayerConfig& layer : config.layers) positions += visible(layer, context);
+  const double kv = 2.0 * static_cast<double>(config.num_kv_heads * config.head_dim) * positions;
   return static_cast<double>(dtype_size(dtype)) * (static_cast<double>(layer_parameters(config) + head) + kv);
 }
 
@@ -45,13 +53,20 @@ double decode_bytes(const ModelConfig& config, DType dtype, double context) {
 double prefill_flops(const ModelConfig& config, double tokens) {
   const auto layers = static_cast<double>(layer_parameters(config));
   const auto head = static_cast<double>(config.vocab_size * config.hidden_size);
-  const auto attention = static_cast<double>(config.num_layers * config.num_heads * config.head_dim);
-  return 2 * layers * tokens + 2 * head + 4 * attention * tokens * (tokens + 1) / 2;
+  double pairs = 0;  // of query and key in all layers
+  for (const LayerConfig& layer : config.layers) {
+    const double window = visible(layer, tokens);
+    pairs += window * (window + 1) / 2 + (tokens - window) * window;
+  }
+  return 2 * layers * tokens + 2 * head + 4 * static_cast<double>(config.num_heads * config.head_dim) * pairs;
 }
 
-int64_t positive(const Flags& flags, std::string_view name, int64_t fallback, int64_t least) {
+int64_t get_count(const Flags& flags, std::string_view name, int64_t fallback, int64_t least) {
+  constexpr int64_t kMost = 1'000'000;
   const int64_t value = flags.get_int(name).value_or(fallback);
-  if (value < least) fail_param(ErrorKind::kUsage, std::string(name), "--{} is {}; it must be at least {}", name, value, least);
+  if (value < least || value > kMost) {
+    fail_param(ErrorKind::kUsage, std::string(name), "--{} is {}; it must be between {} and {}", name, value, least, kMost);
+  }
   return value;
 }
 
@@ -59,9 +74,9 @@ int64_t positive(const Flags& flags, std::string_view name, int64_t fallback, in
 
 int run_bench_latency(const Flags& flags) {
   EngineConfig engine = engine_config(flags);
-  const int64_t prompt_tokens = positive(flags, "prompt-tokens", 512, 1);
-  const int64_t output_tokens = positive(flags, "output-tokens", 64, 2);
-  const int64_t runs = positive(flags, "runs", 5, 1);
+  const int64_t prompt_tokens = get_count(flags, "prompt-tokens", 512, 1);
+  const int64_t output_tokens = get_count(flags, "output-tokens", 64, 2);
+  const int64_t runs = get_count(flags, "runs", 5, 1);
   const ModelConfig config = load_model_config(resolve_model_path(engine.model, engine.revision));
   const DType dtype = resolve_dtype(engine, config);
   engine.tokenizer = "none";
@@ -81,7 +96,8 @@ int run_bench_latency(const Flags& flags) {
   request.sampling.ignore_eos = true;
 
   // Probes and runs take turns, so that both see the same neighbours; the limit is the best probe.
-  cpu::CpuProbe probe(pool, cpu::select_isa());
+  const cpu::Isa isa = cpu::select_isa();
+  cpu::CpuProbe probe(pool, isa);
   double read_gbps = 0;
   double fma_gflops = 0;
   std::vector<double> prefill_rate;
@@ -90,21 +106,32 @@ int run_bench_latency(const Flags& flags) {
   for (int64_t run = 0; run <= runs; ++run) {
     read_gbps = std::max(read_gbps, probe.read_bandwidth_gbps());
     fma_gflops = std::max(fma_gflops, probe.fma_gflops());
-    const std::vector<GenerateResult> results = llm.generate(std::span(&request, 1));
+    if (interrupt.interrupted()) return kExitInterrupted;
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<std::chrono::steady_clock::time_point> first_token;
+    const std::vector<GenerateResult> results = llm.generate(std::span(&request, 1), [&](const StreamEvent& event) {
+      if (!first_token.has_value() && !event.token_ids.empty()) first_token = std::chrono::steady_clock::now();
+    });
     const GenerateResult& result = results.front();
     if (interrupt.interrupted()) return kExitInterrupted;
     if (result.error.has_value()) fail(ErrorKind::kInvalidRequest, "{}", result.error->message);
+    if (static_cast<int64_t>(result.token_ids.size()) != output_tokens) {
+      fail_param(ErrorKind::kUsage, "output-tokens",
+                 "--prompt-tokens {} and --output-tokens {} do not fit into the context of {} tokens; --max-model-len raises it",
+                 prompt_tokens, output_tokens, llm.impl().max_model_len());
+    }
     if (run == 0) continue;  // warms caches and touches memory
     prefill_rate.push_back(static_cast<double>(prompt_tokens) * 1e6 / static_cast<double>(std::max<int64_t>(result.prefill_us, 1)));
     decode_rate.push_back(static_cast<double>(output_tokens - 1) * 1e6 / static_cast<double>(std::max<int64_t>(result.decode_us, 1)));
-    first_token_ms.push_back(static_cast<double>(result.queue_us + result.prefill_us) / 1e3);
+    first_token_ms.push_back(std::chrono::duration<double, std::milli>(*first_token - start).count());
   }
 
   BenchRecord record;
   record.model = model;
   record.device = "cpu";
   record.dtype = dtype_name(dtype);
-  record.flags = {{"prompt_tokens", prompt_tokens}, {"output_tokens", output_tokens}, {"threads", pool.threads()}};
+  record.flags = {
+      {"prompt_tokens", prompt_tokens}, {"output_tokens", output_tokens}, {"threads", pool.threads()}, {"isa", cpu::isa_name(isa)}};
   record.probes = {{"read_gbps", read_gbps}, {"fma_gflops", fma_gflops}};
   const double mean_context = static_cast<double>(prompt_tokens) + static_cast<double>(output_tokens) / 2;
   std::vector<BenchRecord> records;

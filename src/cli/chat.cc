@@ -9,7 +9,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "cli/chat_messages.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -58,7 +60,14 @@ class ChatSession {
     turns_.push_back({text, std::nullopt});
     while (true) {
       interrupt_.reset();
-      GenerateRequest request{ChatPrompt{messages(), "", ""}, sampling_};
+      GenerateRequest request;
+      try {
+        request = {ChatPrompt{chat_messages(system_, turns_), "", ""}, sampling_};
+      } catch (const Error& error) {
+        spdlog::error("{}", one_line(error.what()));
+        turns_.pop_back();
+        return;
+      }
       const std::vector<GenerateResult> results = llm_.generate(std::span(&request, 1), [](const StreamEvent& event) {
         write_stdout(event.text);
         flush_stdout();
@@ -76,36 +85,24 @@ class ChatSession {
         turns_.erase(turns_.begin());
         continue;
       }
-      spdlog::error("{}", result.error->message);
+      spdlog::error("{}", one_line(result.error->message));
       turns_.pop_back();
       return;
     }
   }
 
  private:
-  struct Turn {
-    std::string user;
-    std::optional<std::string> answer;
-  };
-
-  std::string messages() const {
-    Json list = Json::array();
-    if (!system_.empty()) list.push_back({{"role", "system"}, {"content", system_}});
-    for (const Turn& turn : turns_) {
-      list.push_back({{"role", "user"}, {"content", turn.user}});
-      if (turn.answer.has_value()) list.push_back({{"role", "assistant"}, {"content", *turn.answer}});
-    }
-    return list.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
-
   void set(const std::string& assignment) {
     const size_t space = assignment.find(' ');
     const std::string field = assignment.substr(0, space);
     const std::string text = space == std::string::npos ? "" : assignment.substr(space + 1);
+    if (field == "n" || field == "logprobs" || field == "prompt_logprobs") {
+      std::cerr << "'" << field << "' has no place in a chat\n";
+      return;
+    }
     try {
       // A value is JSON; what is not JSON is a string, so that /set stop END works without quotes.
-      Json value = Json::parse(text, nullptr, false);
-      if (value.is_discarded()) value = text;
+      Json value = Json::accept(text) ? parse_ordered_json(text, "the value") : Json(text);
       if (!set_sampling_field(sampling_, field, value)) std::cerr << "there is no sampling field '" << field << "'\n";
     } catch (const Error& error) {
       std::cerr << error.what() << "\n";
@@ -116,7 +113,7 @@ class ChatSession {
   InterruptGuard& interrupt_;
   SamplingParams sampling_;
   std::string system_;
-  std::vector<Turn> turns_;
+  std::vector<ChatTurn> turns_;
 };
 
 }  // namespace
@@ -136,6 +133,7 @@ int run_chat(const Flags& flags) {
     if (terminal) std::cerr << "> " << std::flush;
     errno = 0;
     if (!std::getline(std::cin, line)) {
+      if (interrupt.terminated()) return kExitInterrupted;
       if (interrupt.interrupted() && !std::cin.bad() && errno == EINTR) {
         interrupt.reset();
         std::clearerr(stdin);
@@ -151,6 +149,7 @@ int run_chat(const Flags& flags) {
       continue;
     }
     session.ask(line);
+    if (interrupt.terminated()) return kExitInterrupted;
   }
   return 0;
 }

@@ -1,8 +1,10 @@
 #include "cli/command_options.h"
 
 #include <charconv>
+#include <limits>
 
 #include "base/error.h"
+#include "scheduler/validation.h"
 
 namespace minisgl::cli {
 
@@ -84,6 +86,13 @@ SamplingParams sampling_params(const Flags& flags) {
   if (const auto bias = flags.get_string("logit-bias")) sampling.logit_bias = parse_logit_bias(*bias);
   sampling.logprobs = to_int(flags, "logprobs", -1);
   sampling.prompt_logprobs = to_int(flags, "prompt-logprobs", -1);
+  try {
+    RequestLimits limits;
+    limits.vocab_size = std::numeric_limits<int32_t>::max();
+    check_sampling_params(sampling, limits);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage, error.what(), error.param());
+  }
   return sampling;
 }
 

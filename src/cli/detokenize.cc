@@ -41,15 +41,16 @@ int run_detokenize(const Flags& flags) {
     read_json_lines(
         *file, "file",
         [&](int64_t, const Json& object) {
-          const bool valid = object.is_object() && object.contains("token_ids") && object["token_ids"].is_array();
-          std::vector<int32_t> ids;
-          if (valid) {
-            for (const Json& id : object["token_ids"]) {
-              // Anything that is not an id of 31 bits is caught as one that is not in the vocabulary.
-              ids.push_back(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX ? id.get<int32_t>() : -1);
-            }
-          } else {
+          if (!object.is_object() || !object.contains("token_ids") || !object["token_ids"].is_array()) {
             fail_param(ErrorKind::kInvalidRequest, "token_ids", "it must be {{\"token_ids\": [1, 2, 3]}}");
+          }
+          std::vector<int32_t> ids;
+          for (const Json& id : object["token_ids"]) {
+            if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
+              fail_param(ErrorKind::kInvalidRequest, "token_ids", "{} is not a token id",
+                         id.is_number() ? id.dump() : "an entry of token_ids");
+            }
+            ids.push_back(id.get<int32_t>());
           }
           print_text(tokenizer, ids, skip_special);
         },

@@ -9,8 +9,11 @@
 
 #include "base/compute_pool.h"
 #include "cli/commands.h"
+#include "cli/commit.h"
 #include "cli/output.h"
+#include "cli/sections.h"
 #include "ops/cpu/isa.h"
+#include "tensor/device.h"
 
 namespace minisgl::cli {
 
@@ -75,12 +78,11 @@ Json report() {
   sections["system"] = {{"kernel", kernel()}};
   sections["cuda"] = {
       {"driver", library_state("libcuda.so.1", "the NVIDIA driver")},
-      {"engine", "not in this build: --device cpu only"},
+      {"devices", cuda_device_count()},
+      {"engine", "in development: --device cpu only"},
   };
   sections["build"] = {
-      {"version", MINISGL_VERSION},
-      {"compiler", MINISGL_COMPILER},
-      {"type", MINISGL_BUILD_TYPE},
+      {"version", MINISGL_VERSION},     {"commit", kCommit}, {"compiler", MINISGL_COMPILER}, {"type", MINISGL_BUILD_TYPE},
       {"libraries", MINISGL_LIBRARIES},
   };
   return sections;
@@ -94,12 +96,7 @@ int run_doctor(const Flags& flags) {
     write_stdout(sections.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return 0;
   }
-  for (const auto& [section, values] : sections.items()) {
-    write_stdout(section + "\n");
-    for (const auto& [key, value] : values.items()) {
-      write_stdout(fmt::format("  {:<24} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
-    }
-  }
+  print_sections(sections);
   return 0;
 }
 

@@ -186,7 +186,7 @@ std::vector<int32_t> parse_token_ids(std::string_view text, std::string_view wha
   }
 }
 
-std::string Flags::to_toml() const {
+std::string Flags::to_toml(unsigned commands) const {
   std::string text;
   const auto quoted = [](const std::string& raw) {
     std::string out = "\"";
@@ -218,8 +218,15 @@ std::string Flags::to_toml() const {
     return out + "\"";
   };
   for (const FlagSpec& flag : flag_table()) {
+    if ((flag.commands & commands) == 0 || kNotConfiguration.contains(flag.name)) continue;
     const auto it = values_.find(flag.name);
-    if (it == values_.end() || kNotConfiguration.contains(flag.name)) continue;
+    if (it == values_.end()) {
+      text += fmt::format("# {} = {}\n", flag.name,
+                          flag.type == FlagType::kBool ? "false"
+                          : flag.default_value.empty() ? "(none)"
+                                                       : flag.default_value);
+      continue;
+    }
     const auto render = [&](const std::string& raw) {
       if (flag.type == FlagType::kString) return quoted(raw);
       if (flag.type == FlagType::kBool) return std::string(raw == "1" || raw == "true" ? "true" : "false");
@@ -272,7 +279,7 @@ std::string typed_name(const std::string& argument) {
   const std::string name = typed_name(argument);
   for (const AliasSpec& alias : alias_table()) {
     if (alias.alias == name && alias.flag.empty()) {
-      fail_param(ErrorKind::kUsage, name, "{} is {}'s and means something else here: {}", name, alias.engine, alias.advice);
+      fail_param(ErrorKind::kUsage, name, "{} is {}'s name; here {}", name, alias.engine, alias.advice);
     }
   }
   const std::string bare = name.substr(std::min(name.size(), name.find_first_not_of('-')));
@@ -301,7 +308,16 @@ Layer parse_command_line(Command command, const std::vector<std::string>& argume
       if (alias.flag == flag.name) add(flag, std::string(alias.alias));
     }
   }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  std::vector<std::string> reversed;  // as the parser wants them
+  for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
+    // The parser takes "--flag=" for a flag without a value; an empty value is one.
+    if (argument->size() > 3 && argument->starts_with("--") && argument->find('=') == argument->size() - 1) {
+      reversed.emplace_back();
+      reversed.push_back(argument->substr(0, argument->size() - 1));
+    } else {
+      reversed.push_back(*argument);
+    }
+  }
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
@@ -362,10 +378,15 @@ Layer parse_config_file(Command command, const std::string& path) {
       fail_param(ErrorKind::kUsage, key, "{}: unknown key '{}'{}", path, key, did_you_mean(nearest, ""));
     }
     if ((flag->commands & command) == 0) continue;
-    if (texts.empty() || (texts.size() > 1 && !flag->repeatable)) {
-      fail_param(ErrorKind::kUsage, key, "{}: '{}' has {} values; it takes one", path, key, texts.size());
+    const std::string origin = fmt::format("{}: {}", path, key);
+    if (!flag->repeatable && flag->type == FlagType::kString && texts.size() > 1) {
+      layer.entries[key] = {{fmt::format("{}", fmt::join(texts, ","))}, origin};  // stop-token-ids = [1, 2]
+      continue;
     }
-    layer.entries[key] = {texts, fmt::format("{}: {}", path, key)};
+    if (texts.empty() || (texts.size() > 1 && !flag->repeatable)) {
+      fail_param(ErrorKind::kUsage, key, "{} has {} values; it takes one", origin, texts.size());
+    }
+    layer.entries[key] = {texts, origin};
   }
   return layer;
 }

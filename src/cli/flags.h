@@ -27,8 +27,8 @@ class Flags {
   /// "1,2,3" as ids; every element a 32-bit integer >= 0.
   std::vector<int32_t> get_ids(std::string_view name) const;
 
-  /// The flags in force as TOML, ready for --config.
-  std::string to_toml() const;
+  /// The flags in force of these commands as TOML, ready for --config; those that nobody set as comments with their defaults.
+  std::string to_toml(unsigned commands) const;
 
  private:
   friend Flags parse_flags(Command, const std::vector<std::string>&, const std::map<std::string, std::string>&);

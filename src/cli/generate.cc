@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/chat_messages.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_lines.h"
 #include "cli/output.h"
+#include "llm/llm_impl.h"
 #include "llm/request_json.h"
 
 namespace minisgl::cli {
@@ -20,8 +21,6 @@ namespace minisgl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kExitInterrupted = 130;
 
 /// A prompt as the user gave it: a request to run, or the reason why it cannot be.
 struct Input {
@@ -31,15 +30,20 @@ struct Input {
 };
 
 std::string read_stdin() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  std::string text;
+  char block[1 << 16];
+  while (std::cin.read(block, sizeof(block)), std::cin.gcount() > 0) {
+    text.append(block, static_cast<size_t>(std::cin.gcount()));
+    if (text.size() > kMaxBytes) fail_param(ErrorKind::kInvalidRequest, "prompt", "the prompt on stdin is longer than {} bytes", kMaxBytes);
+  }
+  return text;
 }
 
 Prompt text_or_chat(const Flags& flags, std::string text) {
   if (!flags.get_bool("chat")) return TextPrompt{std::move(text)};
-  ChatPrompt chat;
-  // Invalid UTF-8 would make dump() throw; the text is checked again with its byte offset when it is encoded.
-  chat.messages_json = Json::array({{{"role", "user"}, {"content", text}}}).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return chat;
+  const ChatTurn turn{std::move(text), std::nullopt};
+  return ChatPrompt{chat_messages("", {&turn, 1}), "", ""};
 }
 
 std::vector<Input> read_inputs(const Flags& flags, const SamplingParams& sampling) {
@@ -81,6 +85,7 @@ void log_speed(const std::vector<GenerateResult>& results) {
     decode_us = std::max(decode_us, result.decode_us);
   }
   const auto rate = [](int64_t tokens, int64_t us) { return us > 0 ? static_cast<double>(tokens) * 1e6 / static_cast<double>(us) : 0.0; };
+  if (prompt_tokens == 0) return;  // every request was refused
   spdlog::info("prompt {} tokens in {:.2f} s ({:.1f} tokens/s); output {} tokens after the first in {:.2f} s ({:.1f} tokens/s)",
                prompt_tokens, static_cast<double>(prefill_us) / 1e6, rate(prompt_tokens, prefill_us), output_tokens,
                static_cast<double>(decode_us) / 1e6, rate(output_tokens, decode_us));
@@ -108,7 +113,8 @@ int run_generate(const Flags& flags) {
 
   LLM llm(std::move(config));
   InterruptGuard interrupt(llm);
-  const bool streamed = !json && inputs.size() == 1 && sampling.n == 1;
+  const bool has_text = llm.impl().tokenizer.tokenizer.has_value();  // without a tokenizer ids go in and out
+  const bool streamed = !json && has_text && inputs.size() == 1 && sampling.n == 1;
   const auto on_event = [&](const StreamEvent& event) {
     if (!streamed) return;
     write_stdout(event.text);
@@ -135,7 +141,9 @@ int run_generate(const Flags& flags) {
     if (json) {
       write_stdout(result_to_json(result).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     } else if (result.error.has_value()) {
-      spdlog::error("{}", result.error->message);
+      spdlog::error("{}", one_line(result.error->message));
+    } else if (!has_text) {
+      write_stdout(fmt::format("{}\n", fmt::join(result.token_ids, ",")));
     } else {
       write_stdout(streamed ? "\n" : result.text + "\n");
     }

@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/model_path.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/sections.h"
 #include "engine/engine.h"
 #include "engine/memory_plan.h"
 
@@ -88,17 +92,21 @@ int run_info(const Flags& flags) {
   const ModelPath path = resolve_model_path(engine.model, engine.revision);
   const ModelConfig config = load_model_config(path);
   Json sections = {{"configuration", configuration(config)}, {"weights", weights(path, config)}};
-  sections["memory_plan"] = memory(Engine::plan(engine, config), resolve_dtype(engine, config));
+  // What a model is can be told even of one that does not fit here.
+  std::optional<Error> refusal;
+  try {
+    sections["memory_plan"] = memory(Engine::plan(engine, config), resolve_dtype(engine, config));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    sections["memory_plan"] = {{"error", error.what()}};
+    refusal = error;
+  }
   if (flags.get_bool("json")) {
     write_stdout(sections.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    return 0;
+  } else {
+    print_sections(sections);
   }
-  for (const auto& [section, fields] : sections.items()) {
-    write_stdout(section + "\n");
-    for (const auto& [key, value] : fields.items()) {
-      write_stdout(fmt::format("  {:<24} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
-    }
-  }
+  if (refusal.has_value()) throw Error(*refusal);
   return 0;
 }
 

@@ -13,8 +13,10 @@ namespace {
 // Written by the guard, read by the signal handler.
 std::atomic<LLM*> guarded_llm = nullptr;
 std::atomic<bool> signal_arrived = false;
+std::atomic<bool> terminate_arrived = false;
 
-extern "C" void on_signal(int) {
+extern "C" void on_signal(int signal) {
+  if (signal == SIGTERM) terminate_arrived.store(true);
   signal_arrived.store(true);
   if (LLM* llm = guarded_llm.load()) llm->abort();
 }
@@ -33,6 +35,7 @@ InterruptGuard::InterruptGuard(LLM& llm) {
   MINISGL_CHECK(guarded_llm.load() == nullptr, "a second InterruptGuard");
   guarded_llm.store(&llm);
   signal_arrived.store(false);
+  terminate_arrived.store(false);
   install(on_signal);
 }
 
@@ -44,6 +47,10 @@ InterruptGuard::~InterruptGuard() {
 bool InterruptGuard::interrupted() const {
   return signal_arrived.load();
 }
+bool InterruptGuard::terminated() const {
+  return terminate_arrived.load();
+}
+
 void InterruptGuard::reset() {
   signal_arrived.store(false);
 }

@@ -3,33 +3,45 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/json_text.h"
 
 namespace minisgl::cli {
+
+namespace {
+constexpr std::streamsize kMaxLineBytes = 64 << 20;
+}  // namespace
 
 void read_json_lines(const std::string& path, const std::string& flag,
                      const std::function<void(int64_t, const nlohmann::ordered_json&)>& on_object,
                      const std::function<void(int64_t, const GenerateResult::Failure&)>& on_failure) {
   errno = 0;
   std::ifstream file(path);
-  std::string line;
+  const int open_error = errno;
+  if (!file) fail_param(ErrorKind::kIo, flag, "--{} {}: {}", flag, path, std::strerror(open_error));
+  // One buffer of the longest line allowed; only what lines need of it becomes resident. A file without line ends (/dev/zero) stops here.
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kMaxLineBytes);
   int64_t number = 0;
-  while (std::getline(file, line)) {
+  while (file.getline(buffer.get(), kMaxLineBytes)) {
     ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    // The count includes the line end, which a last line may lack.
+    const std::string_view line(buffer.get(), static_cast<size_t>(file.gcount()) - (file.eof() ? 0 : 1));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      on_object(number, nlohmann::ordered_json::parse(line));
-    } catch (const nlohmann::ordered_json::exception& error) {
-      on_failure(number, {error_kind_name(ErrorKind::kInvalidRequest), fmt::format("line {}: not JSON: {}", number, error.what()), ""});
+      on_object(number, parse_ordered_json(line, "it"));
     } catch (const Error& error) {
       on_failure(number, {error_kind_name(error.kind()), fmt::format("line {}: {}", number, error.what()), error.param()});
     }
   }
-  // A folder opens, but reading it fails; so does a file that cannot be opened at all.
-  if (!file.eof() || errno != 0) {
-    fail_param(ErrorKind::kIo, flag, "--{} {}: {}", flag, path, errno != 0 ? std::strerror(errno) : "cannot be read");
+  if (file.gcount() == kMaxLineBytes - 1) {
+    fail_param(ErrorKind::kIo, flag, "--{} {}: line {} is longer than {} bytes", flag, path, number + 1, kMaxLineBytes - 1);
   }
+  // A folder opens, but cannot be read.
+  if (!file.eof()) fail_param(ErrorKind::kIo, flag, "--{} {} cannot be read: is it a folder?", flag, path);
 }
 
 }  // namespace minisgl::cli

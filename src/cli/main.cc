@@ -55,6 +55,11 @@ Command take_command(std::vector<std::string>& arguments) {
       return spec.command;
     }
   }
+  for (const std::string& name : names) {
+    if (name.starts_with(arguments[0] + " ") && arguments.size() == 1) {
+      fail(ErrorKind::kUsage, "'{}' needs a second word: minisgl {}; see minisgl --help", arguments[0], name);
+    }
+  }
   const std::string typed = arguments.size() > 1 && arguments[0] == "bench" ? "bench " + arguments[1] : arguments[0];
   const std::string nearest = nearest_name(typed, names);
   fail(ErrorKind::kUsage, "unknown command '{}'{}; see minisgl --help", typed, nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
@@ -103,7 +108,7 @@ int run(std::vector<std::string> arguments) {
   configure_logging(flags.get_bool("quiet") ? "error" : flags.get_string("log-level", "info"),
                     format == "json" ? LogFormat::kJson : LogFormat::kText);
   if (flags.get_bool("print-config")) {
-    write_stdout(flags.to_toml());
+    write_stdout(flags.to_toml(command));
     return 0;
   }
   return dispatch(command, flags);
@@ -118,7 +123,7 @@ int guarded_run(const std::vector<std::string>& arguments) {
   } catch (const ClosedPipe&) {
     return 0;
   } catch (const Error& error) {
-    spdlog::error("{}", error.what());
+    spdlog::error("{}", one_line(error.what()));
     return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitFailure;
   } catch (const std::bad_alloc&) {
     spdlog::error("out of memory");

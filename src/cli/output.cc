@@ -21,6 +21,18 @@ void write_stdout(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_stdout();
 }
 
+std::string one_line(std::string_view message) {
+  std::string line;
+  for (const char c : message) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c != '\r') {
+      line += c;
+    }
+  }
+  return line;
+}
+
 void flush_stdout() {
   if (std::fflush(stdout) != 0) fail_stdout();
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/model_path.h"
 #include "tokenizer/gguf_vocabulary.h"
@@ -30,11 +31,7 @@ std::string read_text_file(const fs::path& path) {
 }
 
 ordered_json read_json_file(const fs::path& path) {
-  try {
-    return ordered_json::parse(read_text_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::kBadModel, "{} is not JSON: {}", path.string(), error.what());
-  }
+  return parse_ordered_json(read_text_file(path), path.string(), ErrorKind::kBadModel);
 }
 
 /// A token's text in tokenizer_config.json: a string, or an object with "content"; empty if absent or null.
@@ -55,7 +52,8 @@ std::optional<std::string> config_template(const ordered_json& config) {
   if (it->is_array()) {
     for (const ordered_json& entry : *it) {
       if (!entry.is_object() || !entry.contains("template") || !entry["template"].is_string()) continue;
-      const bool is_default = entry.value("name", ordered_json()) == "default";
+      const auto name = entry.find("name");
+      const bool is_default = name != entry.end() && *name == "default";
       if (!chosen || is_default) chosen = entry["template"].get<std::string>();
       if (is_default) break;
     }
@@ -158,12 +156,7 @@ fs::path find_tokenizer_json(const fs::path& path) {
 }
 
 ordered_json parse_field(const std::string& text, const char* field, bool (ordered_json::*is_type)() const noexcept, const char* type) {
-  ordered_json value;
-  try {
-    value = ordered_json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    fail_param(ErrorKind::kInvalidRequest, field, "{} is not JSON: {}", field, error.what());
-  }
+  ordered_json value = parse_ordered_json(text, field);
   if (!(value.*is_type)()) fail_param(ErrorKind::kInvalidRequest, field, "{} is not {}", field, type);
   return value;
 }

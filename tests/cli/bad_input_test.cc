@@ -1,9 +1,10 @@
 // Bad input, as a user meets it: one line on stderr that names what is wrong, status 1 or 2, nothing on stdout.
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -154,16 +155,70 @@ TEST(BadInputTest, RequestsOutsideTheirRanges) {
   expect_refused(generate(model, {"--prompt", "a", "--top-p", "1.5"}), "top_p");
   expect_refused(generate(model, {"--prompt", "a", "--min-p", "2"}), "min_p");
   expect_refused(generate(model, {"--prompt", "a", "--top-k", "-7"}), "top_k");
-  expect_refused(generate(model, {"--prompt", "a", "--n", "0"}), "n");
+  expect_refused(generate(model, {"--prompt", "a", "--n", "0"}), "n is 0");
   expect_refused(generate(model, {"--prompt", "a", "--repetition-penalty", "0"}), "repetition_penalty");
   expect_refused(generate(model, {"--prompt", "a", "--presence-penalty", "3"}), "presence_penalty");
   expect_refused(generate(model, {"--prompt", "a", "--logit-bias", "7:200"}), "logit_bias");
   expect_refused(generate(model, {"--prompt", "a", "--logit-bias", "seven"}), "--logit-bias");
   expect_refused(generate(model, {"--prompt", "a", "--stop-token-ids", "7000"}), "stop_token_ids");
   expect_refused(generate(model, {"--prompt", "a\xff"}), "UTF-8");
+  expect_refused(generate(model, {"--chat", "--prompt", "a\xff"}), "UTF-8");
   for (const char* max_tokens : {"0", "-5", "abc", "1.5"}) {
     expect_refused(run_program({"generate", "--model", model, "--prompt", "a", "--max-tokens", max_tokens, "--log-level", "error"}), "max");
   }
+}
+
+TEST(BadInputTest, JsonNestedTooDeeplyIsRefusedWhereverItComesFrom) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const TemporaryFolder folder;
+  const std::string messages = folder.write("m.jsonl", "{\"messages\":" + deep + "}\n");
+  const ProgramResult tokenized = run_program({"tokenize", "--model", fixture("tiny-qwen3"), "--messages-file", messages});
+  EXPECT_EQ(tokenized.status, 1) << tokenized.err;
+  EXPECT_NE(tokenized.out.find("nested more than"), std::string::npos) << tokenized.out;
+  const ProgramResult generated = run_program({"generate", "--model", fixture("tiny-qwen3"), "--prompts-file", messages, "--json"});
+  EXPECT_EQ(generated.status, 1) << generated.err;
+  EXPECT_NE(generated.out.find("nested more than"), std::string::npos) << generated.out;
+  const ModelCopy model;
+  model.write("tokenizer_config.json", "{\"chat_template\":[{\"template\":\"x\",\"name\":" + deep + "}]}");
+  expect_refused(generate(model.path()), "nested more than");
+}
+
+TEST(BadInputTest, AFileThatCannotBeReadIsNamed) {
+  const TemporaryFolder folder;
+  expect_refused(generate(fixture("tiny-qwen3"), {"--prompts-file", folder.path().string()}), folder.path().string());
+  expect_refused(generate(fixture("tiny-qwen3"), {"--prompts-file", "/dev/zero"}), "is longer than");
+  const ModelCopy model;
+  fs::permissions(model.path() / "model.safetensors", fs::perms::none);
+  fs::permissions(folder.path(), fs::perms::none);
+  // A process of root reads what it may not; as nobody it is refused.
+  if (geteuid() == 0) fs::permissions(model.path().parent_path(), fs::perms::all);
+  const std::string as_nobody = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups" : "";
+  const ProgramResult result =
+      run_program({"generate", "--model", model.path().string(), "--prompt", "a", "--log-level", "error"}, as_nobody);
+  fs::permissions(folder.path(), fs::perms::all);
+  expect_refused(result, "ermission denied");
+}
+
+TEST(BadInputTest, WeightsThatOverlapOrHaveAnotherType) {
+  const ModelCopy model;
+  const std::string whole = model.read("model.safetensors");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, whole.data(), sizeof(header_bytes));
+  const auto with_header = [&](const nlohmann::json& header) {
+    const std::string text = header.dump();
+    const uint64_t bytes = text.size();
+    std::string file(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+    return file + text + whole.substr(8 + header_bytes);
+  };
+  const auto header = nlohmann::json::parse(whole.substr(8, header_bytes));
+  auto overlapping = header;
+  overlapping["model.layers.0.self_attn.k_proj.weight"]["data_offsets"] = header["model.layers.0.self_attn.v_proj.weight"]["data_offsets"];
+  model.write("model.safetensors", with_header(overlapping));
+  expect_refused(generate(model.path()), "overlap");
+  auto retyped = header;
+  retyped["model.norm.weight"]["dtype"] = "I16";
+  model.write("model.safetensors", with_header(retyped));
+  expect_refused(generate(model.path()), "model.norm.weight");
 }
 
 TEST(BadInputTest, APromptLongerThanTheContext) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -78,6 +79,37 @@ TEST(GenerateTest, AFileMixesKindsOfPromptsAndABadLineCostsOnlyItself) {
   EXPECT_EQ(lines[4]["error"], nullptr);
   EXPECT_EQ(lines[5]["error"]["message"].get<std::string>().rfind("line 6: ", 0), 0u);
   for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["index"], i);
+}
+
+TEST(GenerateTest, ANumberOutOfRangeCostsOnlyItsOwnLine) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("p.jsonl",
+                                        "{\"prompt_token_ids\":[1,2],\"max_tokens\":2,\"ignore_eos\":true}\n"
+                                        "{\"prompt_token_ids\":[1,2],\"temperature\":1e400}\n");
+  const ProgramResult result = run_program({"generate", "--model", fixture("tiny-qwen3"), "--json", "--prompts-file", file});
+  EXPECT_EQ(result.status, 1);
+  const auto lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result.out << result.err;
+  EXPECT_EQ(lines[0]["token_ids"].size(), 2u);
+  EXPECT_NE(lines[1]["error"]["message"].get<std::string>().find("line 2: "), std::string::npos);
+}
+
+TEST(GenerateTest, AnInterruptEndsTheAnswerWithWhatThereIs) {
+  const std::vector<std::string> arguments = {"generate",     "--model", fixture("tiny-qwen3"), "--prompt-ids", "1,2,3", "--ignore-eos",
+                                              "--max-tokens", "4000",    "--log-level",         "error"};
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ProgramResult result = signal_program(arguments, "", signal);
+    EXPECT_EQ(result.status, 130) << result.err;
+    EXPECT_FALSE(result.out.empty());
+    EXPECT_EQ(result.out.back(), '\n');
+  }
+}
+
+TEST(ChatTest, TerminationEndsAChatAndAnInterruptOnlyTheAnswer) {
+  const std::vector<std::string> arguments = {"chat", "--model", fixture("tiny-qwen3"), "--ignore-eos", "--log-level", "error"};
+  EXPECT_EQ(signal_program(arguments, "Hi\nHi\n", SIGTERM).status, 130);
+  const ProgramResult interrupted = signal_program(arguments, "Hi\n/exit\n", SIGINT);
+  EXPECT_EQ(interrupted.status, 0) << interrupted.err;
 }
 
 TEST(GenerateTest, APromptComesFromStdin) {

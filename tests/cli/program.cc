@@ -1,8 +1,11 @@
 #include "cli/program.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <iterator>
 
 namespace minisgl::test {
@@ -46,6 +49,37 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.out = read_file(out);
   result.err = read_file(err);
+  return result;
+}
+
+ProgramResult signal_program(const std::vector<std::string>& arguments, const std::string& input, int signal) {
+  const TemporaryFolder folder;
+  const std::string in = folder.write("in", input);
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<char*> argv = {const_cast<char*>(MINISGL_PROGRAM)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execv(MINISGL_PROGRAM, argv.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  ProgramResult result;
+  char block[4096];
+  for (ssize_t count = 0; (count = read(ends[0], block, sizeof(block))) > 0;) {
+    if (result.out.empty()) kill(child, signal);
+    result.out.append(block, static_cast<size_t>(count));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }
 

@@ -46,6 +46,9 @@ class TemporaryFolder {
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& prefix = "", const std::string& suffix = "",
                           const std::string& input = "");
 
+/// The same without a shell: `signal` is sent as soon as the program has written a byte to stdout. `err` is not collected.
+ProgramResult signal_program(const std::vector<std::string>& arguments, const std::string& input, int signal);
+
 /// Most memory that any program run so far by this process was resident with.
 int64_t largest_child_bytes();
 

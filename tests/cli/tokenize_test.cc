@@ -64,7 +64,7 @@ TEST(TokenizeTest, ABadLineIsAnErrorLineAndTheOthersRun) {
   const auto lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 4u) << result.out;
   EXPECT_TRUE(lines[0].contains("token_ids"));
-  EXPECT_EQ(lines[1]["error"].get<std::string>().rfind("line 2: not JSON", 0), 0u);
+  EXPECT_EQ(lines[1]["error"].get<std::string>().rfind("line 2: it is not valid JSON", 0), 0u);
   EXPECT_EQ(lines[2]["error"].get<std::string>().rfind("line 3: ", 0), 0u);
   EXPECT_EQ(lines[3]["text"], "b");
 }
