@@ -42,7 +42,7 @@ class Engine {
   /// For measurements of the model alone; not while the executor has a step.
   Decoder& decoder() { return *decoder_; }
 
-  /// The memory plan of a configuration without loading it.
+  /// The memory plan of a configuration: checks it and computes, allocates nothing.
   static MemoryPlan plan(const EngineConfig& config, const ModelConfig& model);
 
  private:

@@ -217,5 +217,20 @@ TEST(BadInputTest, WeightsLargerThanMemoryAreRefusedWithNumbers) {
   expect_refused(generate(model.path(), {"--dummy-weights", "--prompt-ids", "1,2"}), "GiB");
 }
 
+TEST(BadInputTest, AContextThatNoMemoryHoldsCostsNothingBeforeItIsUsed) {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  const ModelCopy model;
+  model.set_config("max_position_embeddings", "20000000");
+  const ProgramResult info = run_program({"info", "--model", model.path().string(), "--json"});
+  EXPECT_EQ(info.status, 0) << info.err;
+  const ProgramResult refused = run_program(
+      {"info", "--model", model.path().string(), "--max-model-len", "60000000", "--max-running-requests", "65536", "--log-level", "error"});
+  expect_refused(refused, "--max-model-len 60000000");
+  EXPECT_LT(largest_child_bytes(), 300 * kMib);
+  const ProgramResult answer = run_program({"generate", "--model", model.path().string(), "--prompt", "a", "--max-tokens", "2"});
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_LT(largest_child_bytes(), 600 * kMib);
+}
+
 }  // namespace
 }  // namespace minisgl::test
