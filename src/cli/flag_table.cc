@@ -80,7 +80,7 @@ constexpr std::array kFlags = {
     FlagSpec{"num-pages", FlagType::kInt, kEngine, "N", "from memory", "KV pages.", kEngineCommands | kInfo},
     FlagSpec{"page-size", FlagType::kInt, kEngine, "N", "16", "Tokens per KV page.", kEngineCommands | kInfo},
     FlagSpec{"max-prefill-tokens", FlagType::kInt, kEngine, "N", "8192", "Most prompt tokens computed in one step.", kEngineCommands | kInfo},
-    FlagSpec{"threads", FlagType::kInt, kEngine, "N", "the CPUs this process may use", "CPU threads.", kEngineCommands | kInfo | kCheck},
+    FlagSpec{"threads", FlagType::kInt, kEngine, "N", "the CPUs this process may use", "CPU threads, at most 1024.", kEngineCommands | kInfo | kCheck},
 
     FlagSpec{"prompt-tokens", FlagType::kInt, kBench, "N", "512", "Prompt length.", kBenchLatency},
     FlagSpec{"output-tokens", FlagType::kInt, kBench, "N", "64", "Output length.", kBenchLatency},

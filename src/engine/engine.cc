@@ -63,7 +63,7 @@ void check_engine_config(const EngineConfig& config) {
   constexpr int64_t kMaxLength = int64_t{1} << 26;
   check_range("max-running-requests", config.max_running_requests, 1, 65536);
   check_range("max-prefill-tokens", config.max_prefill_tokens, 1, int64_t{1} << 20);
-  check_range("threads", config.threads, 0, 4096);
+  check_threads(config.threads);
   if (config.max_model_len) check_range("max-model-len", *config.max_model_len, 2, kMaxLength);
   if (config.num_pages) check_range("num-pages", *config.num_pages, 1, kMaxLength);
   if (config.page_size) check_range("page-size", *config.page_size, 1, 4096);

@@ -182,6 +182,12 @@ TEST(BadInputTest, EngineFlagsOutsideTheirRanges) {
     SCOPED_TRACE(flag + " " + value);
     expect_refused(generate(model, {"--prompt", "a", flag, value}), flag.substr(2));
   }
+  for (const char* threads : {"-1", "1025", "4294967297", "99999999999"}) {
+    SCOPED_TRACE(threads);
+    const ProgramResult result = run_program({"check", "--threads", threads});
+    expect_refused(result, "--threads");
+    EXPECT_EQ(result.status, 2);
+  }
   expect_refused(run_program({"generate", "--model", model, "--prompt", "a"}, "MINISGL_CPU_ISA=mmx"), "MINISGL_CPU_ISA");
 }
 
