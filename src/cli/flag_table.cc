@@ -72,7 +72,7 @@ constexpr std::array kFlags = {
     FlagSpec{"prompt-logprobs", FlagType::kInt, kSampling, "K", "none", "The same for the prompt (with --json).", kGenerate},
 
     FlagSpec{"device", FlagType::kString, kEngine, "D", "auto", "auto or cpu.", kEngineCommands | kInfo},
-    FlagSpec{"dtype", FlagType::kString, kEngine, "T", "auto", "auto (the checkpoint's; a quantised GGUF is expanded to bfloat16), float32 or bfloat16.", kEngineCommands | kInfo},
+    FlagSpec{"dtype", FlagType::kString, kEngine, "T", "auto", "auto (the checkpoint's; float16 and a quantised GGUF become bfloat16), float32 (float16 exactly) or bfloat16.", kEngineCommands | kInfo},
     FlagSpec{"dummy-weights", FlagType::kBool, kEngine, "", "", "Random weights: N(0, 0.02), seed 0, norms 1.", kEngineCommands | kInfo},
     FlagSpec{"max-running-requests", FlagType::kInt, kEngine, "N", "256", "Most requests computed at once.", kEngineCommands | kInfo},
     FlagSpec{"max-model-len", FlagType::kInt, kEngine, "N", "the model's", "Longest prompt plus output in tokens.", kEngineCommands | kInfo},

@@ -96,6 +96,10 @@ class Engine::Model final : public ForwardModel {
 
 Engine::Engine(const EngineConfig& config, const ModelPath& path, const ModelConfig& model, const LoadProgress& progress)
     : model_config_(model), dtype_(resolve_dtype(config, model)), plan_(plan(config, model)), pool_(process_compute_pool(config.threads)) {
+  if (config.dtype == "auto" && model.dtype == DType::kFloat16) {
+    spdlog::info("the float16 weights of {} are rounded to bfloat16, which has 3 bits less; --dtype float32 keeps them exactly",
+                 config.model);
+  }
   ops_ = make_cpu_ops(pool_);
   communicator_ = make_self_communicator();
   attention_ = make_cpu_attention_backend(*ops_);

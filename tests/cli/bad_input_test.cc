@@ -223,6 +223,23 @@ TEST(BadInputTest, WeightsLargerThanMemoryAreRefusedWithNumbers) {
   expect_refused(generate(model.path(), {"--dummy-weights", "--prompt-ids", "1,2"}), "GiB");
 }
 
+TEST(BadInputTest, Float16WeightsAreNotRoundedInSilence) {
+  const ModelCopy model;
+  const auto err_of = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"generate", "--model", model.path().string(), "--prompt", "a", "--max-tokens", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_EQ(err_of({}).find("float16 weights"), std::string::npos);
+  model.set_config("dtype", R"("float16")");
+  const std::string err = err_of({});
+  EXPECT_NE(err.find("float16 weights"), std::string::npos) << err;
+  EXPECT_NE(err.find("--dtype float32"), std::string::npos) << err;
+  EXPECT_EQ(err_of({"--dtype", "float32"}).find("float16 weights"), std::string::npos);
+}
+
 TEST(BadInputTest, AContextThatNoMemoryHoldsCostsNothingBeforeItIsUsed) {
   constexpr int64_t kMib = int64_t{1} << 20;
   const ModelCopy model;
