@@ -22,7 +22,7 @@ struct EngineConfig {
   std::string now;
 
   std::string device = "auto";  ///< auto, cpu
-  std::string dtype = "auto";   ///< auto (the checkpoint's; a quantised GGUF is expanded to bfloat16), float32, bfloat16
+  std::string dtype = "auto";   ///< auto (the checkpoint's; float16 and quantised GGUF become bfloat16), float32, bfloat16
   bool dummy_weights = false;   ///< N(0, 0.02), seed 0, norms 1
 
   int64_t max_running_requests = 256;

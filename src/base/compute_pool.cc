@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -93,6 +94,13 @@ struct ComputePool::State {
     }
   }
 
+  void stop() {
+    stopping.store(true);
+    epoch.fetch_add(1);
+    epoch.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work(int member) {
     while (true) {
       const int seen = epoch.load();
@@ -106,16 +114,20 @@ struct ComputePool::State {
 ComputePool::ComputePool(int threads) : state_(std::make_unique<State>()) {
   MINISGL_CHECK(threads >= 1, "a pool of {} threads", threads);
   state_->workers.reserve(static_cast<size_t>(threads - 1));
-  for (int member = 1; member < threads; ++member) {
-    state_->workers.emplace_back([state = state_.get(), member] { state->work(member); });
+  try {
+    for (int member = 1; member < threads; ++member) {
+      state_->workers.emplace_back([state = state_.get(), member] { state->work(member); });
+    }
+  } catch (const std::system_error& error) {
+    const size_t started = state_->workers.size() + 1;
+    state_->stop();
+    fail(ErrorKind::kUsage, "the system refuses to start {} threads, it gave {} ({}): set --threads to fewer", threads, started,
+         error.code().message());
   }
 }
 
 ComputePool::~ComputePool() {
-  state_->stopping.store(true);
-  state_->epoch.fetch_add(1);
-  state_->epoch.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
+  state_->stop();
 }
 
 int ComputePool::threads() const {
@@ -159,13 +171,20 @@ void ComputePool::run(int64_t items, int64_t grain, Invoke invoke, const void* c
   }
 }
 
+int check_threads(int64_t threads) {
+  if (threads < 0 || threads > kMaxThreads) {
+    fail_param(ErrorKind::kUsage, "threads", "--threads is {}; allowed is 0 to {}", threads, kMaxThreads);
+  }
+  return static_cast<int>(threads);
+}
+
 ComputePool& process_compute_pool(int threads) {
   MINISGL_CHECK(threads >= 0, "a pool of {} threads", threads);
   static std::mutex mutex;
   // Never destroyed: a thread may still be inside a job when the process exits.
   static ComputePool* pool = nullptr;
   const std::lock_guard lock(mutex);
-  if (pool == nullptr) pool = new ComputePool(threads == 0 ? available_cpus() : threads);
+  if (pool == nullptr) pool = new ComputePool(threads == 0 ? std::min(available_cpus(), kMaxThreads) : threads);
   if (threads != 0 && threads != pool->threads()) {
     fail(ErrorKind::kUsage, "the compute pool of this process already has {} threads, it cannot have {} as well", pool->threads(), threads);
   }

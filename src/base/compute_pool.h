@@ -14,7 +14,7 @@ namespace minisgl {
 /// A waiting member spins for at most 20 us, then parks. Thread safe.
 class ComputePool {
  public:
-  /// `threads` >= 1, including the caller: `threads - 1` workers are started.
+  /// `threads` >= 1, including the caller: `threads - 1` workers are started. Throws Error(kUsage) if the system refuses one of them.
   explicit ComputePool(int threads);
   ~ComputePool();
   ComputePool(const ComputePool&) = delete;
@@ -47,6 +47,11 @@ int available_cpus();
 /// CPUs that a control group grants by its quota (version 2 cpu.max, version 1 cfs_quota_us), its ancestors' included; infinity if there is
 /// no quota. `membership_file` has the form of /proc/self/cgroup, `mount` is where the hierarchies are mounted (/sys/fs/cgroup).
 double cgroup_cpu_quota(const std::string& membership_file, const std::string& mount);
+
+/// Most threads that a pool may be asked for.
+inline constexpr int kMaxThreads = 1024;
+/// `threads` as a user gave it; throws Error(kUsage) unless it is 0 (the CPUs of this process) to kMaxThreads.
+int check_threads(int64_t threads);
 
 /// The pool of this process. The first call starts it with `threads` (0: available_cpus()); a later call with another number throws
 /// Error(kUsage) that names both numbers; 0 always fits.

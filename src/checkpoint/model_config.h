@@ -103,7 +103,7 @@ struct ModelConfig {
   MoeConfig moe;
   std::vector<LayerConfig> layers;
 
-  /// What `--dtype auto` means: the type the weights are stored in; bfloat16 for a quantised file.
+  /// The type the weights are stored in; bfloat16 for a quantised file.
   DType dtype = DType::kBFloat16;
 
   /// Sorted, without duplicates: the union of every place the files declare one. May be empty.

@@ -238,7 +238,7 @@ const std::vector<Check>& checks() {
 }  // namespace
 
 int run_check(const Flags& flags) {
-  ComputePool& pool = process_compute_pool(static_cast<int>(flags.get_int("threads").value_or(0)));
+  ComputePool& pool = process_compute_pool(check_threads(flags.get_int("threads").value_or(0)));
   const bool json = flags.get_bool("json");
   bool failed = false;
   for (const cpu::Isa isa : {cpu::Isa::kPortable, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <limits>
 
+#include "base/compute_pool.h"
 #include "base/error.h"
 #include "scheduler/validation.h"
 
@@ -63,7 +64,7 @@ EngineConfig engine_config(const Flags& flags) {
   config.num_pages = flags.get_int("num-pages");
   config.page_size = flags.get_int("page-size");
   config.max_prefill_tokens = flags.get_int("max-prefill-tokens").value_or(config.max_prefill_tokens);
-  config.threads = to_int(flags, "threads", 0);
+  config.threads = check_threads(flags.get_int("threads").value_or(0));
   return config;
 }
 

@@ -72,7 +72,7 @@ constexpr std::array kFlags = {
     FlagSpec{"prompt-logprobs", FlagType::kInt, kSampling, "K", "none", "The same for the prompt (with --json).", kGenerate},
 
     FlagSpec{"device", FlagType::kString, kEngine, "D", "auto", "auto or cpu.", kEngineCommands | kInfo},
-    FlagSpec{"dtype", FlagType::kString, kEngine, "T", "auto", "auto (the checkpoint's; a quantised GGUF is expanded to bfloat16), float32 or bfloat16.", kEngineCommands | kInfo},
+    FlagSpec{"dtype", FlagType::kString, kEngine, "T", "auto", "auto (the checkpoint's; float16 and a quantised GGUF become bfloat16), float32 (float16 exactly) or bfloat16.", kEngineCommands | kInfo},
     FlagSpec{"dummy-weights", FlagType::kBool, kEngine, "", "", "Random weights: N(0, 0.02), seed 0, norms 1.", kEngineCommands | kInfo},
     FlagSpec{"max-running-requests", FlagType::kInt, kEngine, "N", "256", "Most requests computed at once.", kEngineCommands | kInfo},
     FlagSpec{"max-model-len", FlagType::kInt, kEngine, "N", "the model's", "Longest prompt plus output in tokens.", kEngineCommands | kInfo},
@@ -80,7 +80,7 @@ constexpr std::array kFlags = {
     FlagSpec{"num-pages", FlagType::kInt, kEngine, "N", "from memory", "KV pages.", kEngineCommands | kInfo},
     FlagSpec{"page-size", FlagType::kInt, kEngine, "N", "16", "Tokens per KV page.", kEngineCommands | kInfo},
     FlagSpec{"max-prefill-tokens", FlagType::kInt, kEngine, "N", "8192", "Most prompt tokens computed in one step.", kEngineCommands | kInfo},
-    FlagSpec{"threads", FlagType::kInt, kEngine, "N", "the CPUs this process may use", "CPU threads.", kEngineCommands | kInfo | kCheck},
+    FlagSpec{"threads", FlagType::kInt, kEngine, "N", "the CPUs this process may use", "CPU threads, at most 1024.", kEngineCommands | kInfo | kCheck},
 
     FlagSpec{"prompt-tokens", FlagType::kInt, kBench, "N", "512", "Prompt length.", kBenchLatency},
     FlagSpec{"output-tokens", FlagType::kInt, kBench, "N", "64", "Output length.", kBenchLatency},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 
@@ -55,10 +56,19 @@ class CpuExecutor::Slot final : public Step {
     executor_.changed_.notify_all();
   }
 
+  /// Ends with the executor's fatal result. Under its mutex.
+  void end_fatally() {
+    result.clear();
+    result.status = executor_.dead_result_.status;
+    result.message = executor_.dead_result_.message;
+    phase = released ? Phase::kFree : Phase::kDone;
+  }
+
   StepPlan plan;
   StepResult result;
   std::vector<uint32_t> masks;
   Phase phase = Phase::kFree;
+  uint64_t order = 0;  ///< of the launch
   bool masks_ready = false;
   bool released = true;
 
@@ -88,7 +98,7 @@ CpuExecutor::CpuExecutor(const Settings& settings, ForwardModel& model, std::spa
   jobs_.reserve(static_cast<size_t>(settings.logit_block_rows));
   job_logprob_row_.reserve(static_cast<size_t>(settings.logit_block_rows));
   // One slot more than handles: a step that was released unfinished does not stand in the way of the next launch.
-  for (int i = 0; i < settings.max_in_flight + 1; ++i) ring_.push_back(std::make_unique<Slot>(*this));
+  for (int i = 0; i < settings.max_in_flight + 1; ++i) steps_.push_back(std::make_unique<Slot>(*this));
   worker_ = std::thread([this] { work(); });
 }
 
@@ -108,76 +118,80 @@ size_t CpuExecutor::workspace_bytes(const Settings& settings) {
   return static_cast<size_t>(4 * (logits + (limits.rows + 1) * table_width + 3 * limits.max_tokens + 3 * limits.rows));
 }
 
-size_t CpuExecutor::workspace_bytes() const {
-  return workspace_bytes(settings_);
-}
-
 StepHandle CpuExecutor::launch(const StepPlan& plan) {
   const std::string error = validator_.check(plan);
   const std::lock_guard lock(mutex_);
-  Slot& slot = *ring_[next_launch_];
-  MINISGL_CHECK(held_ < settings_.max_in_flight && slot.phase == Phase::kFree, "more than {} steps in flight", settings_.max_in_flight);
+  const auto free = std::find_if(steps_.begin(), steps_.end(), [](const auto& s) { return s->phase == Phase::kFree; });
+  MINISGL_CHECK(held_ < settings_.max_in_flight && free != steps_.end(), "more than {} steps in flight", settings_.max_in_flight);
+  Slot& slot = **free;
   ++held_;
+  slot.order = ++launches_;
   slot.released = false;
   slot.masks_ready = false;
   slot.masks.clear();
   slot.result.clear();
   slot.plan = plan;
-  if (!error.empty()) {
-    // Stays at its place in the ring, so that the next launch may reuse it: a rejected step is done before it began.
+  if (dead_) {
+    slot.end_fatally();
+  } else if (!error.empty()) {
     slot.result.status = StepResult::Status::kRejected;
     slot.result.message = fmt::format("step {} is not valid: {}", plan.step, error);
     slot.phase = Phase::kDone;
   } else {
     slot.phase = Phase::kQueued;
   }
-  next_launch_ = (next_launch_ + 1) % ring_.size();
-  ++pending_;
   changed_.notify_all();
   return StepHandle(&slot);
 }
 
 void CpuExecutor::abort() noexcept {
   const std::lock_guard lock(mutex_);
+  die("the engine was stopped");
+}
+
+void CpuExecutor::die(std::string message) {
   if (!dead_) {
     dead_ = true;
     dead_result_.status = StepResult::Status::kFatal;
-    dead_result_.message = "the engine was stopped";
+    dead_result_.message = std::move(message);
+    for (const auto& slot : steps_) {
+      if (slot->phase == Phase::kQueued) slot->end_fatally();
+    }
   }
   changed_.notify_all();
+}
+
+CpuExecutor::Slot* CpuExecutor::next_queued() const {
+  Slot* next = nullptr;
+  for (const auto& slot : steps_) {
+    if (slot->phase == Phase::kQueued && (next == nullptr || slot->order < next->order)) next = slot.get();
+  }
+  return next;
 }
 
 void CpuExecutor::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] {
-      for (; pending_ > 0 && ring_[next_run_]->phase != Phase::kQueued; --pending_) next_run_ = (next_run_ + 1) % ring_.size();  // rejected
-      return stop_ || (pending_ > 0 && !dead_);
-    });
+    Slot* slot = nullptr;
+    changed_.wait(lock, [&] { return stop_ || (slot = next_queued()) != nullptr; });
     if (stop_) return;
-    Slot& slot = *ring_[next_run_];
-    next_run_ = (next_run_ + 1) % ring_.size();
-    --pending_;
-    slot.phase = Phase::kRunning;
+    slot->phase = Phase::kRunning;
     lock.unlock();
     std::string failure;
     try {
-      run(slot);
+      run(*slot);
     } catch (const std::exception& error) {
-      failure = fmt::format("step {} failed: {}", slot.plan.step, error.what());
+      failure = fmt::format("step {} failed: {}", slot->plan.step, error.what());
+    } catch (...) {
+      failure = fmt::format("step {} failed with an exception of unknown type", slot->plan.step);
     }
     lock.lock();
-    if (!failure.empty() && !dead_) {
-      dead_ = true;
-      dead_result_.status = StepResult::Status::kFatal;
-      dead_result_.message = failure;
-    }
+    if (!failure.empty()) die(std::move(failure));
     if (dead_) {
-      slot.result.clear();
-      slot.result.status = dead_result_.status;
-      slot.result.message = dead_result_.message;
+      slot->end_fatally();
+    } else {
+      slot->phase = slot->released ? Phase::kFree : Phase::kDone;
     }
-    slot.phase = slot.released ? Phase::kFree : Phase::kDone;
     changed_.notify_all();
   }
 }

@@ -34,7 +34,7 @@ class ForwardModel {
 /// Runs plans on its own thread; the operators it calls spread over the process's compute pool. Owns the device state that plans change:
 /// page table, token pool, sampling state of rows.
 ///
-/// launch() checks and copies the plan into a slot of a ring and returns, so that the caller builds the next plan while this one runs. An
+/// launch() checks and copies the plan into a slot and returns, so that the caller builds the next plan while this one runs. An
 /// exception in a step is fatal: that step and all later ones end with it.
 class CpuExecutor final : public Executor {
  public:
@@ -54,9 +54,7 @@ class CpuExecutor final : public Executor {
   int max_in_flight() const override { return settings_.max_in_flight; }
   void abort() noexcept override;
 
-  /// Memory of device state and logits; what is not used is not resident.
-  size_t workspace_bytes() const;
-  /// The same before there is an executor.
+  /// Memory of device state and logits of an executor; what is not used is not resident.
   static size_t workspace_bytes(const Settings& settings);
 
  private:
@@ -64,6 +62,10 @@ class CpuExecutor final : public Executor {
   enum class Phase : uint8_t { kFree, kQueued, kRunning, kAwaitingMasks, kDone };
 
   void work();
+  /// Makes the executor dead, unless it is. Under mutex_.
+  void die(std::string message);
+  /// The queued slot that was launched first, or null. Under mutex_.
+  Slot* next_queued() const;
   void run(Slot& slot);
   void apply_deltas(const StepPlan& plan);
   void forward(const StepPlan& plan);
@@ -100,14 +102,12 @@ class CpuExecutor final : public Executor {
   // Shared with callers, under mutex_.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Slot>> ring_;
-  size_t next_launch_ = 0;  // slot of the next launch()
-  size_t next_run_ = 0;     // slot that the worker takes next
-  int held_ = 0;            // handles not released
-  size_t pending_ = 0;      // slots launched and not yet taken
+  std::vector<std::unique_ptr<Slot>> steps_;
+  uint64_t launches_ = 0;  // numbers the steps: the worker takes them in this order
+  int held_ = 0;           // handles not released
   bool stop_ = false;
   bool dead_ = false;
-  StepResult dead_result_;  // what every wait() gives once dead_; written once
+  StepResult dead_result_;  // what every step that is not done ends with once dead_; written once
 
   std::thread worker_;
 };

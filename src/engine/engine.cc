@@ -44,18 +44,14 @@ CpuExecutor::Settings executor_settings(const EngineConfig& config, const ModelC
           .max_in_flight = kMaxInFlight};
 }
 
-/// Plan and decoder together: the workspaces are known once the decoder has reserved its memory, of which nothing is resident yet.
-std::pair<MemoryPlan, std::unique_ptr<Decoder>> plan_and_reserve(const EngineConfig& config, const ModelConfig& model, DType dtype,
-                                                                 Ops& ops, Communicator& communicator) {
+MemoryPlan make_plan(const EngineConfig& config, const ModelConfig& model, DType dtype) {
   const size_t available = available_memory_bytes();
   const size_t weight_bytes = Decoder::weight_bytes(model, dtype);
   check_weights_fit(weight_bytes, available, config.model, dtype);
-  const int64_t max_model_len = requested_model_len(config, model);
-  auto decoder = std::make_unique<Decoder>(model, dtype, max_step_tokens(config, max_model_len), max_model_len, ops, communicator);
-  const size_t workspace_bytes =
-      decoder->workspace_bytes() + CpuExecutor::workspace_bytes(executor_settings(config, model, max_model_len, 1));
-  MemoryPlan plan = plan_memory(config, model, cache_group(config, model, dtype), available, weight_bytes, workspace_bytes);
-  return {plan, std::move(decoder)};
+  return plan_memory(config, model, cache_group(config, model, dtype), available, weight_bytes, [&](int64_t max_model_len) {
+    return Decoder::workspace_bytes(model, dtype, max_step_tokens(config, max_model_len), max_model_len, Device{}) +
+           CpuExecutor::workspace_bytes(executor_settings(config, model, max_model_len, 1));
+  });
 }
 
 }  // namespace
@@ -67,7 +63,7 @@ void check_engine_config(const EngineConfig& config) {
   constexpr int64_t kMaxLength = int64_t{1} << 26;
   check_range("max-running-requests", config.max_running_requests, 1, 65536);
   check_range("max-prefill-tokens", config.max_prefill_tokens, 1, int64_t{1} << 20);
-  check_range("threads", config.threads, 0, 4096);
+  check_threads(config.threads);
   if (config.max_model_len) check_range("max-model-len", *config.max_model_len, 2, kMaxLength);
   if (config.num_pages) check_range("num-pages", *config.num_pages, 1, kMaxLength);
   if (config.page_size) check_range("page-size", *config.page_size, 1, 4096);
@@ -99,12 +95,15 @@ class Engine::Model final : public ForwardModel {
 };
 
 Engine::Engine(const EngineConfig& config, const ModelPath& path, const ModelConfig& model, const LoadProgress& progress)
-    : model_config_(model), dtype_(resolve_dtype(config, model)), pool_(process_compute_pool(config.threads)) {
-  check_engine_config(config);
+    : model_config_(model), dtype_(resolve_dtype(config, model)), plan_(plan(config, model)), pool_(process_compute_pool(config.threads)) {
+  if (config.dtype == "auto" && model.dtype == DType::kFloat16) {
+    spdlog::info("the float16 weights of {} are rounded to bfloat16, which has 3 bits less; --dtype float32 keeps them exactly",
+                 config.model);
+  }
   ops_ = make_cpu_ops(pool_);
   communicator_ = make_self_communicator();
   attention_ = make_cpu_attention_backend(*ops_);
-  std::tie(plan_, decoder_) = plan_and_reserve(config, model, dtype_, *ops_, *communicator_);
+  decoder_ = std::make_unique<Decoder>(model, dtype_, plan_.max_step_tokens, plan_.max_model_len, *ops_, *communicator_);
   if (config.dummy_weights || path.format == ModelFormat::kShape) {
     decoder_->load_dummy(progress);
   } else {
@@ -121,9 +120,7 @@ Engine::~Engine() = default;
 
 MemoryPlan Engine::plan(const EngineConfig& config, const ModelConfig& model) {
   check_engine_config(config);
-  const auto ops = make_cpu_ops(process_compute_pool(config.threads));
-  const auto communicator = make_self_communicator();
-  return plan_and_reserve(config, model, resolve_dtype(config, model), *ops, *communicator).first;
+  return make_plan(config, model, resolve_dtype(config, model));
 }
 
 }  // namespace minisgl

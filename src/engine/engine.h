@@ -19,7 +19,8 @@ namespace minisgl {
 /// Refuses a configuration outside its ranges: throws Error(kUsage) that names the flag.
 void check_engine_config(const EngineConfig& config);
 
-/// The type that weights and KV are kept in. Throws Error(kUsage) for a name that is none.
+/// The type that weights and KV are kept in; with `auto` the checkpoint's, bfloat16 for one of float16. Throws Error(kUsage) for a name
+/// that is none.
 DType resolve_dtype(const EngineConfig& config, const ModelConfig& model);
 
 /// One rank's part of a loaded model: operators, weights, KV pool, executor. Built in the order of the memory plan; after the constructor
@@ -42,7 +43,7 @@ class Engine {
   /// For measurements of the model alone; not while the executor has a step.
   Decoder& decoder() { return *decoder_; }
 
-  /// The memory plan of a configuration without loading it.
+  /// The memory plan of a configuration: checks it and computes, allocates nothing.
   static MemoryPlan plan(const EngineConfig& config, const ModelConfig& model);
 
  private:

@@ -110,59 +110,115 @@ void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::s
        dtype == DType::kFloat32 ? " or --dtype bfloat16" : "");
 }
 
-int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model) {
-  const int64_t limit = config.max_model_len.value_or(model.max_position_embeddings);
-  if (limit > model.max_position_embeddings) {
-    spdlog::warn("--max-model-len {} is longer than the {} positions the model was made for: quality may suffer beyond them", limit,
-                 model.max_position_embeddings);
+namespace {
+
+/// What one choice of L leaves for KV.
+class PoolSizing {
+ public:
+  PoolSizing(const EngineConfig& config, const CacheGroup& group, size_t available_bytes, size_t taken_bytes)
+      : config_(config),
+        page_size_(group.page_size),
+        page_bytes_(static_cast<double>(group.page_bytes())),
+        fits_(taken_bytes <= available_bytes),
+        free_bytes_(static_cast<double>(available_bytes - std::min(available_bytes, taken_bytes))) {}
+
+  /// Whether weights and workspaces leave anything at all.
+  bool fits() const { return fits_; }
+  double bytes_for_kv() const { return config_.memory_ratio * free_bytes_; }
+  int64_t pages_that_fit() const { return pages_of(bytes_for_kv()); }
+  int64_t default_pages(int64_t max_model_len) const {
+    return std::min({kDefaultSequences * ceil_div(max_model_len, page_size_), pages_that_fit(), pages_of(free_bytes_ / 4)});
   }
-  return limit;
+  /// Whether a pool can be had that holds one sequence of L.
+  bool holds(int64_t max_model_len) const {
+    if (!fits_) return false;
+    if (config_.num_pages && *config_.num_pages > pages_that_fit()) return false;
+    return config_.num_pages.value_or(default_pages(max_model_len)) * page_size_ >= max_model_len;
+  }
+
+ private:
+  int64_t pages_of(double bytes) const {
+    const int64_t most_pages = std::numeric_limits<int32_t>::max() / page_size_ - 1;  // slots are int32
+    const double pages = bytes / page_bytes_ - 1;                                     // the dummy page
+    return static_cast<int64_t>(std::clamp(pages, 0.0, static_cast<double>(most_pages)));
+  }
+
+  const EngineConfig& config_;
+  int64_t page_size_;
+  double page_bytes_;
+  bool fits_;
+  double free_bytes_;
+};
+
+/// The largest L in [1, most] for which allowed(L) holds, which must not come true again once it is false; 1 if there is none.
+template <typename Allowed>
+int64_t largest_model_len(int64_t most, const Allowed& allowed) {
+  int64_t low = 1;
+  while (low < most) {
+    const int64_t middle = low + (most - low + 1) / 2;
+    if (allowed(middle)) {
+      low = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return low;
 }
 
+}  // namespace
+
 MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, const CacheGroup& group, size_t available_bytes,
-                       size_t weight_bytes, size_t workspace_bytes) {
+                       size_t weight_bytes, const WorkspaceBytes& workspace_bytes) {
+  const auto sizing_for = [&](int64_t max_model_len) {
+    return PoolSizing(config, group, available_bytes, weight_bytes + workspace_bytes(max_model_len));
+  };
   MemoryPlan plan;
   plan.available_bytes = available_bytes;
   plan.weight_bytes = weight_bytes;
-  plan.workspace_bytes = workspace_bytes;
   plan.page_size = group.page_size;
   plan.page_bytes = group.page_bytes();
   plan.max_running_requests = config.max_running_requests;
-  plan.max_model_len = config.max_model_len.value_or(model.max_position_embeddings);
-
-  const size_t taken = weight_bytes + workspace_bytes;
-  const size_t free_bytes = available_bytes - std::min(available_bytes, taken);
-  const int64_t most_pages = std::numeric_limits<int32_t>::max() / plan.page_size - 1;  // slots are int32
-  const auto pages_of = [&](double bytes) {
-    const double pages = bytes / static_cast<double>(plan.page_bytes) - 1;  // the dummy page
-    return static_cast<int64_t>(std::clamp(pages, 0.0, static_cast<double>(most_pages)));
-  };
-  const int64_t pages_that_fit = pages_of(config.memory_ratio * static_cast<double>(free_bytes));
-  if (config.num_pages) {
-    plan.num_pages = *config.num_pages;
-    if (plan.num_pages > pages_that_fit) {
-      fail_param(
-          ErrorKind::kOutOfMemory, "num-pages",
-          "--num-pages {} needs {} for KV, but {} of {} are left after weights ({}) and workspaces ({}) at --memory-ratio {}: at most {}",
-          plan.num_pages, format_bytes(static_cast<size_t>(plan.num_pages) * plan.page_bytes),
-          format_bytes(static_cast<size_t>(config.memory_ratio * static_cast<double>(free_bytes))), format_bytes(available_bytes),
-          format_bytes(weight_bytes), format_bytes(workspace_bytes), config.memory_ratio, pages_that_fit);
+  if (config.max_model_len) {
+    plan.max_model_len = *config.max_model_len;
+    if (!sizing_for(plan.max_model_len).fits()) {
+      const int64_t most = largest_model_len(plan.max_model_len, [&](int64_t length) { return sizing_for(length).fits(); });
+      fail_param(ErrorKind::kOutOfMemory, "max-model-len",
+                 "--max-model-len {} needs {} of workspaces and tables, but {} of {} are left after weights ({}): at most {}",
+                 plan.max_model_len, format_bytes(workspace_bytes(plan.max_model_len)),
+                 format_bytes(available_bytes - std::min(available_bytes, weight_bytes)), format_bytes(available_bytes),
+                 format_bytes(weight_bytes), most);
+    }
+    if (plan.max_model_len > model.max_position_embeddings) {
+      spdlog::warn("--max-model-len {} is longer than the {} positions the model was made for: quality may suffer beyond them",
+                   plan.max_model_len, model.max_position_embeddings);
     }
   } else {
-    const int64_t wanted = kDefaultSequences * ceil_div(plan.max_model_len, plan.page_size);
-    plan.num_pages = std::min({wanted, pages_that_fit, pages_of(static_cast<double>(free_bytes) / 4)});
-    if (plan.num_pages < 1) {
-      fail(ErrorKind::kOutOfMemory, "no memory is left for KV: {} available, weights take {}, workspaces {}, one page of {} tokens {}",
-           format_bytes(available_bytes), format_bytes(weight_bytes), format_bytes(workspace_bytes), plan.page_size,
-           format_bytes(plan.page_bytes));
-    }
+    plan.max_model_len = largest_model_len(model.max_position_embeddings, [&](int64_t length) { return sizing_for(length).holds(length); });
+  }
+  plan.workspace_bytes = workspace_bytes(plan.max_model_len);
+
+  const PoolSizing sizing = sizing_for(plan.max_model_len);
+  plan.num_pages = config.num_pages.value_or(sizing.default_pages(plan.max_model_len));
+  if (config.num_pages && plan.num_pages > sizing.pages_that_fit()) {
+    fail_param(
+        ErrorKind::kOutOfMemory, "num-pages",
+        "--num-pages {} needs {} for KV, but {} of {} are left after weights ({}) and workspaces ({}) at --memory-ratio {}: at most {}",
+        plan.num_pages, format_bytes(static_cast<size_t>(plan.num_pages) * plan.page_bytes),
+        format_bytes(static_cast<size_t>(sizing.bytes_for_kv())), format_bytes(available_bytes), format_bytes(weight_bytes),
+        format_bytes(plan.workspace_bytes), config.memory_ratio, sizing.pages_that_fit());
+  }
+  if (plan.num_pages < 1) {
+    fail(ErrorKind::kOutOfMemory, "no memory is left for KV: {} available, weights take {}, workspaces {}, one page of {} tokens {}",
+         format_bytes(available_bytes), format_bytes(weight_bytes), format_bytes(plan.workspace_bytes), plan.page_size,
+         format_bytes(plan.page_bytes));
   }
   plan.kv_tokens = plan.num_pages * plan.page_size;
   plan.kv_bytes = (static_cast<size_t>(plan.num_pages) + 1) * plan.page_bytes;
-  if (!config.max_model_len && plan.kv_tokens < plan.max_model_len) {
-    spdlog::warn("the longest sequence is {} tokens instead of the model's {}: the KV pool has {} pages of {} tokens ({})", plan.kv_tokens,
-                 plan.max_model_len, plan.num_pages, plan.page_size, format_bytes(plan.kv_bytes));
-    plan.max_model_len = plan.kv_tokens;
+  if (!config.max_model_len && plan.max_model_len < model.max_position_embeddings) {
+    spdlog::warn(
+        "the longest sequence is {} tokens instead of the model's {}: the KV pool has {} pages of {} tokens ({}), workspaces take {}",
+        plan.max_model_len, model.max_position_embeddings, plan.num_pages, plan.page_size, format_bytes(plan.kv_bytes),
+        format_bytes(plan.workspace_bytes));
   }
   plan.max_step_tokens = max_step_tokens(config, plan.max_model_len);
   return plan;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "checkpoint/model_config.h"
@@ -19,7 +20,7 @@ size_t available_memory_bytes();
 struct MemoryPlan {
   size_t available_bytes = 0;  ///< before anything was loaded
   size_t weight_bytes = 0;
-  size_t workspace_bytes = 0;  ///< activations, logits, page table and token pool; resident only as far as used
+  size_t workspace_bytes = 0;  ///< activations, logits, RoPE table, page table and token pool; resident only as far as used
   size_t kv_bytes = 0;         ///< of num_pages pages and the dummy page; resident only as far as used
   size_t page_bytes = 0;       ///< of one page in all layers
   int64_t page_size = 0;       ///< tokens
@@ -33,20 +34,22 @@ struct MemoryPlan {
 /// Refuses weights that do not fit into memory: throws Error(kOutOfMemory) with the numbers.
 void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::string& model, DType dtype);
 
-/// The limit L before the pool is sized: config.max_model_len, by default max_position_embeddings. A larger one is allowed with a warning.
-int64_t requested_model_len(const EngineConfig& config, const ModelConfig& model);
-
 /// Tokens per page: config.page_size, by default 16 on the CPU.
 int64_t resolve_page_size(const EngineConfig& config);
 
 /// Most tokens of one step: a whole prefill budget, or one token of every running request.
 int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len);
 
-/// Sizes the KV pool on the CPU. `workspace_bytes` is what activations and logits take. Without --num-pages: enough for 8 sequences of L,
-/// at most a quarter of the memory that is free after weights and workspaces, at most memory_ratio of it. A pool smaller than L lowers an
-/// L that was not asked for explicitly, and says so. Throws Error(kOutOfMemory) with the numbers and the flag to change.
+/// The bytes of activations, logits and all tables if the longest sequence has L tokens; does not shrink as L grows.
+using WorkspaceBytes = std::function<size_t(int64_t max_model_len)>;
+
+/// Sizes L and the KV pool on the CPU; arithmetic only. Without --num-pages the pool is enough for 8 sequences of L, at most a quarter of
+/// the memory that is free after weights and workspaces, at most memory_ratio of it. L is --max-model-len, by default
+/// max_position_embeddings, which no memory need allow for: that L is lowered, with a line that says so, to the longest whose tables fit
+/// and that the pool holds once. An explicit L may be larger than the pool or (with a warning) than the model's, but its tables must fit.
+/// Throws Error(kOutOfMemory) with the numbers and the flag to change.
 MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, const CacheGroup& group, size_t available_bytes,
-                       size_t weight_bytes, size_t workspace_bytes);
+                       size_t weight_bytes, const WorkspaceBytes& workspace_bytes);
 
 /// "1.5 GiB", "130.2 MiB": for messages.
 std::string format_bytes(size_t bytes);

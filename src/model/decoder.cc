@@ -40,6 +40,18 @@ bool has_dense_layers(const ModelConfig& config) {
   return std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) { return !layer.sparse; });
 }
 
+/// Columns of the widest intermediate results: qkv or gate_up, and what the next matrix reads of them.
+int64_t wide_width(const ModelConfig& config) {
+  return std::max(qkv_width(config), has_dense_layers(config) ? 2 * config.intermediate_size : 0);
+}
+int64_t narrow_width(const ModelConfig& config) {
+  return std::max(query_width(config), has_dense_layers(config) ? config.intermediate_size : 0);
+}
+
+DType activation_dtype(DType dtype, Device device) {
+  return device.kind == DeviceKind::kCpu ? DType::kFloat32 : dtype;
+}
+
 /// What a layer is built from.
 struct Context {
   const ModelConfig& config;
@@ -230,7 +242,7 @@ struct Decoder::Impl {
         ops(context.ops),
         embedding(ops.create_linear_weight(config.vocab_size, config.hidden_size, context.dtype)),
         final_norm(ops, config.hidden_size, config.rms_norm_eps),
-        rope_table(make_rope_table(config.rope, config.head_dim, max_positions)) {
+        rope_table(config.rope, config.head_dim, max_positions) {
     layers.reserve(config.layers.size());
     for (const LayerConfig& layer : config.layers) layers.emplace_back(context, layer);
     if (!config.tie_word_embeddings) lm_head = ops.create_linear_weight(config.vocab_size, config.hidden_size, context.dtype);
@@ -252,12 +264,11 @@ struct Decoder::Impl {
 
   void allocate_activations(DType dtype) {
     const Device device = ops.device();
-    const DType activation = device.kind == DeviceKind::kCpu ? DType::kFloat32 : dtype;
-    const int64_t intermediate = has_dense_layers(config) ? config.intermediate_size : 0;
+    const DType activation = activation_dtype(dtype, device);
     residual = OwnedTensor(activation, {max_tokens, config.hidden_size}, device);
     hidden = OwnedTensor(activation, {max_tokens, config.hidden_size}, device);
-    wide = OwnedTensor(activation, {max_tokens, std::max(qkv_width(config), 2 * intermediate)}, device);
-    narrow = OwnedTensor(activation, {max_tokens, std::max(query_width(config), intermediate)}, device);
+    wide = OwnedTensor(activation, {max_tokens, wide_width(config)}, device);
+    narrow = OwnedTensor(activation, {max_tokens, narrow_width(config)}, device);
     logit_inputs = OwnedTensor(activation, {kMaxLogitRows, config.hidden_size}, device);
     if (config.has_sparse_layers()) moe_workspace.emplace(moe_shape(config), max_tokens, device);
   }
@@ -270,6 +281,8 @@ struct Decoder::Impl {
         .residual = residual.view().rows(0, tokens), .hidden = hidden.view().rows(0, tokens), .wide = wide.view(), .narrow = narrow.view()};
     const StepInputs inputs{.positions = batch.positions, .rope_table = rope_table.view(), .attention = attention};
 
+    const auto* positions = batch.positions.data<int32_t>();
+    rope_table.cover(*std::max_element(positions, positions + tokens));
     attention.begin_step(batch.attention, batch.slots);
     ops.embedding(*embedding, batch.input_ids, work.residual);
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -311,7 +324,7 @@ struct Decoder::Impl {
   std::unique_ptr<LinearWeight> lm_head;
   WeightTable weights;
 
-  OwnedTensor rope_table;
+  RopeTable rope_table;
   OwnedTensor residual, hidden, wide, narrow, logit_inputs;
   std::optional<MoeWorkspace> moe_workspace;
   Tensor last_hidden;
@@ -353,6 +366,14 @@ size_t Decoder::weight_bytes() const {
 size_t Decoder::workspace_bytes() const {
   return impl_->rope_table.bytes() + impl_->residual.bytes() + impl_->hidden.bytes() + impl_->wide.bytes() + impl_->narrow.bytes() +
          impl_->logit_inputs.bytes() + (impl_->moe_workspace ? impl_->moe_workspace->bytes() : 0);
+}
+
+size_t Decoder::workspace_bytes(const ModelConfig& config, DType dtype, int64_t max_tokens, int64_t max_positions, Device device) {
+  const int64_t elements =
+      max_tokens * (2 * config.hidden_size + wide_width(config) + narrow_width(config)) + kMaxLogitRows * config.hidden_size;
+  return static_cast<size_t>(elements) * dtype_size(activation_dtype(dtype, device)) +
+         static_cast<size_t>(max_positions * config.head_dim) * sizeof(float) +
+         (config.has_sparse_layers() ? MoeWorkspace::bytes(moe_shape(config), max_tokens) : 0);
 }
 
 size_t Decoder::weight_bytes(const ModelConfig& config, DType dtype) {

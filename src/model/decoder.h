@@ -43,6 +43,8 @@ class Decoder {
 
   /// Bytes that the weights of `config` in `dtype` take without padding: the memory plan before anything is allocated.
   static size_t weight_bytes(const ModelConfig& config, DType dtype);
+  /// What workspace_bytes() will be.
+  static size_t workspace_bytes(const ModelConfig& config, DType dtype, int64_t max_tokens, int64_t max_positions, Device device);
 
  private:
   struct Impl;

@@ -10,6 +10,9 @@ namespace minisgl {
 
 namespace {
 
+/// Rows of the table computed at once: about a millisecond.
+constexpr int64_t kBlockRows = 512;
+
 /// theta^(2i / D), the period of pair i over 2 pi.
 std::vector<float> base_periods(double theta, int64_t head_dim) {
   std::vector<float> periods(static_cast<size_t>(head_dim / 2));
@@ -76,19 +79,24 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t head
   return frequencies;
 }
 
-OwnedTensor make_rope_table(const RopeConfig& rope, int64_t head_dim, int64_t max_positions) {
-  const std::vector<float> frequencies = rope_inverse_frequencies(rope, head_dim);
-  const float scale = rope.kind == RopeKind::kYarn ? static_cast<float>(rope.attention_factor) : 1.0f;
-  OwnedTensor table(DType::kFloat32, {max_positions, head_dim});
-  auto* row = table.view().data<float>();
-  for (int64_t position = 0; position < max_positions; ++position, row += head_dim) {
-    for (size_t i = 0; i < frequencies.size(); ++i) {
-      const float angle = static_cast<float>(position) * frequencies[i];
-      row[i] = std::cos(angle) * scale;
-      row[frequencies.size() + i] = std::sin(angle) * scale;
+RopeTable::RopeTable(const RopeConfig& rope, int64_t head_dim, int64_t max_positions)
+    : frequencies_(rope_inverse_frequencies(rope, head_dim)),
+      scale_(rope.kind == RopeKind::kYarn ? static_cast<float>(rope.attention_factor) : 1.0f),
+      table_(DType::kFloat32, {max_positions, head_dim}) {}
+
+void RopeTable::cover(int64_t position) {
+  if (position < covered_) return;
+  MINISGL_CHECK(position < table_.view().size(0), "position {} of {}", position, table_.view().size(0));
+  // A block at a time, so that decoding does not come here for every token.
+  const int64_t end = std::min(table_.view().size(0), (position / kBlockRows + 1) * kBlockRows);
+  float* row = table_.view().data<float>() + covered_ * table_.view().size(1);
+  for (; covered_ < end; ++covered_, row += 2 * frequencies_.size()) {
+    for (size_t i = 0; i < frequencies_.size(); ++i) {
+      const float angle = static_cast<float>(covered_) * frequencies_[i];
+      row[i] = std::cos(angle) * scale_;
+      row[frequencies_.size() + i] = std::sin(angle) * scale_;
     }
   }
-  return table;
 }
 
 }  // namespace minisgl

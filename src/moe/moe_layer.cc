@@ -47,6 +47,14 @@ size_t MoeWorkspace::bytes() const {
          activated_.bytes() + down_.bytes() + expert_out_.bytes() + (pairs_.size() + expert_begin_.size()) * sizeof(int32_t);
 }
 
+size_t MoeWorkspace::bytes(const MoeShape& shape, int64_t max_tokens) {
+  const int64_t slices = row_parallel_slices(shape.intermediate_size);
+  const int64_t router = shape.num_experts + 2 * shape.experts_per_token;
+  const int64_t expert = (1 + slices) * shape.hidden_size + 3 * shape.intermediate_size;
+  const int64_t pairs = shape.experts_per_token * (2 + slices * shape.hidden_size);
+  return static_cast<size_t>(block_tokens(shape, max_tokens) * (router + expert + pairs) + shape.num_experts + 1) * sizeof(float);
+}
+
 MoeLayer::MoeLayer(Ops& ops, const MoeShape& shape, DType dtype)
     : ops_(ops), shape_(shape), router_(ops.create_linear_weight(shape.num_experts, shape.hidden_size, dtype)) {
   const int slices = row_parallel_slices(shape.intermediate_size);

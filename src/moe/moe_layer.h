@@ -24,6 +24,8 @@ class MoeWorkspace {
  public:
   MoeWorkspace(const MoeShape& shape, int64_t max_tokens, Device device);
   size_t bytes() const;
+  /// What bytes() will be, before anything is allocated.
+  static size_t bytes(const MoeShape& shape, int64_t max_tokens);
 
  private:
   friend class MoeLayer;

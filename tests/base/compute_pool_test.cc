@@ -1,9 +1,13 @@
 #include "base/compute_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -134,6 +138,35 @@ TEST(ComputePool, OnePoolPerProcess) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_NE(std::string(error.what()).find('2'), std::string::npos);
     EXPECT_NE(std::string(error.what()).find('3'), std::string::npos);
+  }
+}
+
+// The sanitizers need address space themselves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ComputePool, AThreadThatCannotBeStartedIsAnErrorThatNamesTheNumber) {
+  const auto start_in_little_space = [] {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{200} << 20);  // some stacks, not a thousand
+    const rlimit limit = {bytes, bytes};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      ComputePool pool(1000);
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(error.kind() == ErrorKind::kUsage ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(start_in_little_space(), ::testing::ExitedWithCode(0), "1000 threads");
+}
+#endif
+
+TEST(ComputePool, TheNumberOfThreadsHasARange) {
+  EXPECT_EQ(check_threads(0), 0);
+  EXPECT_EQ(check_threads(1024), 1024);
+  for (const int64_t threads : {int64_t{-1}, int64_t{1025}, (int64_t{1} << 32) + 1, int64_t{99999999999}}) {
+    EXPECT_THROW(check_threads(threads), Error) << threads;
   }
 }
 

@@ -237,6 +237,12 @@ TEST(BadInputTest, EngineFlagsOutsideTheirRanges) {
     SCOPED_TRACE(flag + " " + value);
     expect_refused(generate(model, {"--prompt", "a", flag, value}), flag.substr(2));
   }
+  for (const char* threads : {"-1", "1025", "4294967297", "99999999999"}) {
+    SCOPED_TRACE(threads);
+    const ProgramResult result = run_program({"check", "--threads", threads});
+    expect_refused(result, "--threads");
+    EXPECT_EQ(result.status, 2);
+  }
   expect_refused(run_program({"generate", "--model", model, "--prompt", "a"}, "MINISGL_CPU_ISA=mmx"), "MINISGL_CPU_ISA");
 }
 
@@ -270,6 +276,38 @@ TEST(BadInputTest, WeightsLargerThanMemoryAreRefusedWithNumbers) {
   model.set_config("hidden_size", "16384");
   model.set_config("intermediate_size", "65536");
   expect_refused(generate(model.path(), {"--dummy-weights", "--prompt-ids", "1,2"}), "GiB");
+}
+
+TEST(BadInputTest, Float16WeightsAreNotRoundedInSilence) {
+  const ModelCopy model;
+  const auto err_of = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"generate", "--model", model.path().string(), "--prompt", "a", "--max-tokens", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_EQ(err_of({}).find("float16 weights"), std::string::npos);
+  model.set_config("dtype", R"("float16")");
+  const std::string err = err_of({});
+  EXPECT_NE(err.find("float16 weights"), std::string::npos) << err;
+  EXPECT_NE(err.find("--dtype float32"), std::string::npos) << err;
+  EXPECT_EQ(err_of({"--dtype", "float32"}).find("float16 weights"), std::string::npos);
+}
+
+TEST(BadInputTest, AContextThatNoMemoryHoldsCostsNothingBeforeItIsUsed) {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  const ModelCopy model;
+  model.set_config("max_position_embeddings", "20000000");
+  const ProgramResult info = run_program({"info", "--model", model.path().string(), "--json"});
+  EXPECT_EQ(info.status, 0) << info.err;
+  const ProgramResult refused = run_program(
+      {"info", "--model", model.path().string(), "--max-model-len", "60000000", "--max-running-requests", "65536", "--log-level", "error"});
+  expect_refused(refused, "--max-model-len 60000000");
+  EXPECT_LT(largest_child_bytes(), 300 * kMib);
+  const ProgramResult answer = run_program({"generate", "--model", model.path().string(), "--prompt", "a", "--max-tokens", "2"});
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_LT(largest_child_bytes(), 600 * kMib);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class CountingModel final : public ForwardModel {
   void forward(const ForwardBatch& batch) override {
     while (hold.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (fail.load()) minisgl::fail(ErrorKind::kInternal, "the counting model was told to fail");
+    if (throw_number.load()) throw 7;
     ++forwards;
     const int64_t tokens = batch.input_ids.size(0);
     inputs_.assign(batch.input_ids.data<int32_t>(), batch.input_ids.data<int32_t>() + tokens);
@@ -57,6 +58,7 @@ class CountingModel final : public ForwardModel {
 
   std::atomic<bool> hold{false};  ///< forward() waits while it is set
   std::atomic<bool> fail{false};
+  std::atomic<bool> throw_number{false};  ///< an exception that is not a std::exception
   std::atomic<int> forwards{0};
   int32_t nan_after = -1;  ///< the token after which the logits hold NaN
 

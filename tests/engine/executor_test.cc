@@ -128,6 +128,42 @@ TEST(CpuExecutor, AnExceptionInAStepIsFatalForThatAndAllLater) {
   EXPECT_EQ(handle->wait(kForever).status, StepResult::Status::kFatal);
 }
 
+TEST(CpuExecutor, AnExceptionOfAnyTypeIsFatal) {
+  CountingEngine engine;
+  engine.model.throw_number = true;
+  StepHandle handle = engine.executor.launch(prompt_plan(1, 0, 0, {1}));
+  EXPECT_EQ(handle->wait(kForever).status, StepResult::Status::kFatal);
+}
+
+TEST(CpuExecutor, LaunchAfterAnAbortIsFatalHoweverOften) {
+  CountingEngine engine;
+  engine.model.hold = true;
+  StepHandle running = engine.executor.launch(prompt_plan(1, 0, 0, {1}));
+  StepHandle queued = engine.executor.launch(decode_plan(2, 0, 0, 1));
+  queued.reset();
+  engine.executor.abort();
+  for (uint64_t i = 0; i < 10; ++i) {
+    StepHandle handle = engine.executor.launch(decode_plan(3 + i, 0, 0, 1));
+    EXPECT_EQ(handle->wait(kForever).status, StepResult::Status::kFatal);
+  }
+  engine.model.hold = false;
+}
+
+TEST(CpuExecutor, RejectedStepsLeaveTheOrderOfTheOthers) {
+  CountingEngine engine;
+  engine.model.hold = true;
+  engine.executor.launch(prompt_plan(1, 0, 0, {1})).reset();
+  for (int i = 0; i < 5; ++i) {
+    StepHandle rejected = engine.executor.launch(decode_plan(2, 99, 0, 1));
+    EXPECT_EQ(rejected->wait(kForever).status, StepResult::Status::kRejected);
+  }
+  StepHandle second = engine.executor.launch(decode_plan(3, 0, 0, 1));
+  StepHandle third = engine.executor.launch(decode_plan(4, 0, 0, 2));
+  engine.model.hold = false;
+  EXPECT_EQ(third->wait(kForever).token_ids, std::vector<int32_t>{4});
+  EXPECT_EQ(second->wait(kForever).token_ids, std::vector<int32_t>{3});
+}
+
 TEST(CpuExecutor, NanLogitsFailTheirRowOnly) {
   CountingEngine engine;
   engine.model.nan_after = 7;

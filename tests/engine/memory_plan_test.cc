@@ -17,6 +17,11 @@ CacheGroup group() {
   return {.layers = {0, 1, 2, 3}, .page_size = 16, .kv_heads = 16, .head_dim = 128, .dtype = DType::kFloat32};
 }
 
+/// Workspaces of which `per_token` bytes grow with L.
+WorkspaceBytes workspace(size_t fixed, size_t per_token = 0) {
+  return [=](int64_t max_model_len) { return fixed + per_token * static_cast<size_t>(max_model_len); };
+}
+
 ModelConfig model(int64_t max_positions) {
   ModelConfig config;
   config.max_position_embeddings = max_positions;
@@ -25,7 +30,7 @@ ModelConfig model(int64_t max_positions) {
 
 TEST(MemoryPlan, DefaultPoolHoldsEightLongestSequences) {
   ASSERT_EQ(group().page_bytes(), kMib);
-  const MemoryPlan plan = plan_memory({}, model(100), group(), 4096 * kMib, 1000 * kMib, 96 * kMib);
+  const MemoryPlan plan = plan_memory({}, model(100), group(), 4096 * kMib, 1000 * kMib, workspace(96 * kMib));
   EXPECT_EQ(plan.num_pages, 8 * 7);
   EXPECT_EQ(plan.kv_tokens, 56 * 16);
   EXPECT_EQ(plan.max_model_len, 100);
@@ -33,7 +38,7 @@ TEST(MemoryPlan, DefaultPoolHoldsEightLongestSequences) {
 }
 
 TEST(MemoryPlan, DefaultPoolTakesAtMostAQuarterAndLowersTheLimit) {
-  const MemoryPlan plan = plan_memory({}, model(100000), group(), 4096 * kMib, 1000 * kMib, 96 * kMib);
+  const MemoryPlan plan = plan_memory({}, model(100000), group(), 4096 * kMib, 1000 * kMib, workspace(96 * kMib));
   EXPECT_EQ(plan.num_pages, 749);
   EXPECT_EQ(plan.max_model_len, 749 * 16);
 }
@@ -41,16 +46,40 @@ TEST(MemoryPlan, DefaultPoolTakesAtMostAQuarterAndLowersTheLimit) {
 TEST(MemoryPlan, MemoryRatioIsAnUpperBound) {
   EngineConfig config;
   config.memory_ratio = 0.1;
-  EXPECT_EQ(plan_memory(config, model(100000), group(), 4096 * kMib, 1000 * kMib, 96 * kMib).num_pages, 299);
+  EXPECT_EQ(plan_memory(config, model(100000), group(), 4096 * kMib, 1000 * kMib, workspace(96 * kMib)).num_pages, 299);
 }
 
 TEST(MemoryPlan, AnExplicitLengthStaysAboveASmallPool) {
   EngineConfig config;
   config.max_model_len = 5000;
   config.num_pages = 2;
-  const MemoryPlan plan = plan_memory(config, model(100), group(), 4096 * kMib, 0, 0);
+  const MemoryPlan plan = plan_memory(config, model(100), group(), 4096 * kMib, 0, workspace(0));
   EXPECT_EQ(plan.num_pages, 2);
   EXPECT_EQ(plan.max_model_len, 5000);
+}
+
+TEST(MemoryPlan, TablesThatGrowWithTheLengthLowerTheLimit) {
+  // 4000 MiB for KV, tables and workspaces at 1 MiB per token of L: a quarter of the 804 MiB that 3196 leaves is 200 pages and
+  // the dummy page, which hold 3200; one token more would lose a page.
+  const MemoryPlan plan = plan_memory({}, model(int64_t{1} << 31), group(), 4096 * kMib, 0, workspace(96 * kMib, kMib));
+  EXPECT_EQ(plan.max_model_len, 3196);
+  EXPECT_EQ(plan.num_pages, 200);
+  EXPECT_EQ(plan.workspace_bytes, (96 + 3196) * kMib);
+  EXPECT_LE(plan.workspace_bytes + plan.kv_bytes, 4096 * kMib);
+}
+
+TEST(MemoryPlan, AnExplicitLengthWhoseTablesDoNotFitIsRefusedWithNumbers) {
+  EngineConfig config;
+  config.max_model_len = 5000;
+  try {
+    plan_memory(config, model(5000), group(), 4096 * kMib, 0, workspace(96 * kMib, kMib));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
+    EXPECT_EQ(error.param(), "max-model-len");
+    EXPECT_NE(std::string(error.what()).find("5.0 GiB"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("at most 4000"), std::string::npos) << error.what();
+  }
 }
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitWithNumbers) {
@@ -64,8 +93,8 @@ TEST(MemoryPlan, RefusesWhatDoesNotFitWithNumbers) {
   }
   EngineConfig config;
   config.num_pages = 5000;
-  EXPECT_THROW(plan_memory(config, model(100), group(), 4096 * kMib, 0, 0), Error);
-  EXPECT_THROW(plan_memory({}, model(100), group(), 1001 * kMib, 1000 * kMib, kMib), Error);
+  EXPECT_THROW(plan_memory(config, model(100), group(), 4096 * kMib, 0, workspace(0)), Error);
+  EXPECT_THROW(plan_memory({}, model(100), group(), 1001 * kMib, 1000 * kMib, workspace(kMib)), Error);
 }
 
 TEST(MemoryPlan, TheSystemHasSomeMemory) {

@@ -49,6 +49,12 @@ TEST_P(AllocationTest, AForwardAllocatesNothing) {
   EXPECT_EQ(during, 0) << "decode";
 }
 
+TEST_P(AllocationTest, TheWorkspacesAreAsLargeAsPlanned) {
+  const ModelConfig config = load_model_config(std::filesystem::path(MINISGL_TEST_DATA) / "models" / GetParam());
+  DecoderHarness harness(config, {.max_length = 100, .rows = 3});
+  EXPECT_EQ(harness.decoder().workspace_bytes(), Decoder::workspace_bytes(config, DType::kFloat32, 300, 100, Device{}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, AllocationTest, testing::Values("tiny-qwen3", "tiny-mistral-swa", "tiny-qwen3-moe"), fixtures::test_name);
 
 }  // namespace

@@ -19,7 +19,9 @@ struct Golden {
 /// The values are printed by tests/tools/rope_golden.py.
 void expect_table(const RopeConfig& rope, int64_t head_dim, const std::vector<Golden>& golden) {
   const std::vector<float> frequencies = rope_inverse_frequencies(rope, head_dim);
-  const OwnedTensor table = make_rope_table(rope, head_dim, kPosition + 1);
+  RopeTable table(rope, head_dim, kPosition + 1);
+  table.cover(0);
+  table.cover(kPosition);
   ASSERT_EQ(table.view().shape(), (Shape{kPosition + 1, head_dim}));
   const float* row = table.view().data<float>() + kPosition * head_dim;
   for (const Golden& g : golden) {
