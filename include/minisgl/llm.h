@@ -96,7 +96,8 @@ class LLM {
   LLM& operator=(const LLM&) = delete;
 
   /// Runs all requests and returns their choices ordered by (index, choice). A bad request gives a result with an error; the others
-  /// run. `on_event`, if given, is called from this thread as output appears.
+  /// run. `on_event`, if given, is called from this thread as output appears; what it throws is rethrown once all requests have ended.
+  /// Any other exception is a fault of the engine: after it every call throws Error(kUnavailable).
   std::vector<GenerateResult> generate(std::span<const GenerateRequest> requests,
                                        const std::function<void(const StreamEvent&)>& on_event = {});
 

@@ -69,7 +69,7 @@ LLM::LLM(EngineConfig config) : impl_(std::make_unique<Impl>()) {
 
   LoadReporter reporter(impl.config.model);
   impl.engine = std::make_unique<Engine>(impl.config, path, model, [&](int64_t done, int64_t total) { reporter.update(done, total); });
-  impl.load_seconds = reporter.finish();
+  reporter.finish();
 
   const MemoryPlan& plan = impl.engine->memory_plan();
   spdlog::info("memory: weights {}, workspaces up to {}, KV up to {} ({} pages of {} tokens); longest sequence {} tokens",
@@ -104,6 +104,7 @@ void LLM::abort() noexcept {
 std::vector<GenerateResult> LLM::generate(std::span<const GenerateRequest> requests,
                                           const std::function<void(const StreamEvent&)>& on_event) {
   Impl& impl = *impl_;
+  if (impl.failed) fail(ErrorKind::kUnavailable, "the engine has failed in an earlier call and must be created anew");
   impl.abort_requested.store(false);
   std::vector<GenerateResult> results;
   std::vector<std::shared_ptr<Request>> submitted;  // by result; null for a request that was refused
@@ -167,19 +168,26 @@ std::vector<GenerateResult> LLM::generate(std::span<const GenerateRequest> reque
              .finished = output.finished ? &result : nullptr});
   };
 
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (submitted[i]) {
-      impl.scheduler->add(submitted[i]);
-    } else {
-      deliver({.index = results[i].index, .choice = 0, .text = {}, .token_ids = {}, .finished = &results[i]});
+  try {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (submitted[i]) {
+        impl.scheduler->add(submitted[i]);
+      } else {
+        deliver({.index = results[i].index, .choice = 0, .text = {}, .token_ids = {}, .finished = &results[i]});
+      }
     }
-  }
-  while (impl.scheduler->has_work()) {
-    if (impl.abort_requested.load()) {
-      impl.scheduler->abort_all();
-    } else {
-      impl.scheduler->step();
+    while (impl.scheduler->has_work()) {
+      if (impl.abort_requested.load()) {
+        impl.scheduler->abort_all();
+      } else {
+        impl.scheduler->step();
+      }
     }
+  } catch (...) {
+    // The scheduler still holds this call's requests, whose output has nowhere to go.
+    impl.failed = true;
+    impl.on_output = nullptr;
+    throw;
   }
   impl.on_output = nullptr;
   if (handler_failure) std::rethrow_exception(handler_failure);

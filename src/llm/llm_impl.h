@@ -21,7 +21,7 @@ struct LLM::Impl {
   std::unique_ptr<Scheduler> scheduler;                 // after engine: it must go first
   RequestLimits limits;                                 ///< among them the end-of-sequence set
   std::function<void(const RequestOutput&)> on_output;  ///< of the generate() call that runs
-  double load_seconds = 0;                              ///< reading the weights
+  bool failed = false;                                  ///< an exception came out of the scheduler: no further call is possible
 
   std::atomic<bool> abort_requested{false};
   static_assert(std::atomic<bool>::is_always_lock_free, "abort() is called from signal handlers");

@@ -39,12 +39,11 @@ void LoadReporter::clear_bar() {
   shown_percent_ = -1;
 }
 
-double LoadReporter::finish() {
+void LoadReporter::finish() {
   clear_bar();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   spdlog::info("loaded {} in {:.2f} s: {}, {:.2f} GB/s", model_, seconds, format_bytes(static_cast<size_t>(done_bytes_)),
                static_cast<double>(done_bytes_) / 1e9 / std::max(seconds, 1e-9));
-  return seconds;
 }
 
 }  // namespace minisgl

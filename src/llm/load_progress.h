@@ -16,8 +16,8 @@ class LoadReporter {
   LoadReporter& operator=(const LoadReporter&) = delete;
 
   void update(int64_t done_bytes, int64_t total_bytes);
-  /// Ends the bar, writes the log line and returns the seconds since construction.
-  double finish();
+  /// Ends the bar and writes the log line.
+  void finish();
 
  private:
   void clear_bar();

@@ -210,7 +210,7 @@ struct DecoderLayer {
         attention(context, layer.sliding_window),
         post_attention_norm(context.ops, context.config.hidden_size, context.config.rms_norm_eps) {
     if (layer.sparse) {
-      moe.emplace(context.ops, moe_shape(context.config), context.dtype);
+      moe.emplace(context.ops, context.communicator, moe_shape(context.config), context.dtype);
     } else {
       mlp.emplace(context);
     }
@@ -247,7 +247,7 @@ struct Decoder::Impl {
     for (const LayerConfig& layer : config.layers) layers.emplace_back(context, layer);
     if (!config.tie_word_embeddings) lm_head = ops.create_linear_weight(config.vocab_size, config.hidden_size, context.dtype);
     declare_weights();
-    allocate_activations(context.dtype);
+    allocate_activations(context.dtype, context.communicator.size());
   }
 
   void declare_weights() {
@@ -262,7 +262,7 @@ struct Decoder::Impl {
     weights.ignore("*.rotary_emb.inv_freq");  // early Llama checkpoints; it follows from the configuration
   }
 
-  void allocate_activations(DType dtype) {
+  void allocate_activations(DType dtype, int ranks) {
     const Device device = ops.device();
     const DType activation = activation_dtype(dtype, device);
     residual = OwnedTensor(activation, {max_tokens, config.hidden_size}, device);
@@ -270,7 +270,7 @@ struct Decoder::Impl {
     wide = OwnedTensor(activation, {max_tokens, wide_width(config)}, device);
     narrow = OwnedTensor(activation, {max_tokens, narrow_width(config)}, device);
     logit_inputs = OwnedTensor(activation, {kMaxLogitRows, config.hidden_size}, device);
-    if (config.has_sparse_layers()) moe_workspace.emplace(moe_shape(config), max_tokens, device);
+    if (config.has_sparse_layers()) moe_workspace.emplace(moe_shape(config), ranks, max_tokens, device);
   }
 
   Tensor forward(const ForwardBatch& batch, AttentionBackend& attention, std::span<const KvLayer> kv) {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "distributed/communicator.h"
 
 namespace minisgl {
 
@@ -27,24 +26,30 @@ Tensor prefix(const OwnedTensor& tensor, const Shape& shape) {
 
 }  // namespace
 
-MoeWorkspace::MoeWorkspace(const MoeShape& shape, int64_t max_tokens, Device device)
+MoeWorkspace::MoeWorkspace(const MoeShape& shape, int ranks, int64_t max_tokens, Device device)
     : block_tokens_(block_tokens(shape, max_tokens)),
       slices_(row_parallel_slices(shape.intermediate_size)),
+      local_slices_(slices_ / ranks),
       router_logits_(DType::kFloat32, {block_tokens_, shape.num_experts}, device),
       expert_ids_(DType::kInt32, {block_tokens_, shape.experts_per_token}, device),
       weights_(DType::kFloat32, {block_tokens_, shape.experts_per_token}, device),
       pair_tokens_(DType::kInt32, {block_tokens_ * shape.experts_per_token}, device),
       gathered_(DType::kFloat32, {block_tokens_, shape.hidden_size}, device),
-      gate_up_(DType::kFloat32, {block_tokens_, 2 * shape.intermediate_size}, device),
-      activated_(DType::kFloat32, {block_tokens_, shape.intermediate_size}, device),
-      down_(DType::kFloat32, {slices_, block_tokens_, shape.hidden_size}, device),
+      gate_up_(DType::kFloat32, {block_tokens_, 2 * shape.intermediate_size / ranks}, device),
+      activated_(DType::kFloat32, {block_tokens_, shape.intermediate_size / ranks}, device),
+      down_(DType::kFloat32, {local_slices_, block_tokens_, shape.hidden_size}, device),
       expert_out_(DType::kFloat32, {slices_, block_tokens_ * shape.experts_per_token, shape.hidden_size}, device),
       pairs_(static_cast<size_t>(block_tokens_ * shape.experts_per_token)),
-      expert_begin_(static_cast<size_t>(shape.num_experts + 1)) {}
+      expert_begin_(static_cast<size_t>(shape.num_experts + 1)) {
+  if (ranks > 1) {
+    local_out_ = OwnedTensor(DType::kFloat32, {local_slices_, block_tokens_ * shape.experts_per_token, shape.hidden_size}, device);
+  }
+}
 
 size_t MoeWorkspace::bytes() const {
   return router_logits_.bytes() + expert_ids_.bytes() + weights_.bytes() + pair_tokens_.bytes() + gathered_.bytes() + gate_up_.bytes() +
-         activated_.bytes() + down_.bytes() + expert_out_.bytes() + (pairs_.size() + expert_begin_.size()) * sizeof(int32_t);
+         activated_.bytes() + down_.bytes() + local_out_.bytes() + expert_out_.bytes() +
+         (pairs_.size() + expert_begin_.size()) * sizeof(int32_t);
 }
 
 size_t MoeWorkspace::bytes(const MoeShape& shape, int64_t max_tokens) {
@@ -55,12 +60,17 @@ size_t MoeWorkspace::bytes(const MoeShape& shape, int64_t max_tokens) {
   return static_cast<size_t>(block_tokens(shape, max_tokens) * (router + expert + pairs) + shape.num_experts + 1) * sizeof(float);
 }
 
-MoeLayer::MoeLayer(Ops& ops, const MoeShape& shape, DType dtype)
-    : ops_(ops), shape_(shape), router_(ops.create_linear_weight(shape.num_experts, shape.hidden_size, dtype)) {
+MoeLayer::MoeLayer(Ops& ops, Communicator& communicator, const MoeShape& shape, DType dtype)
+    : ops_(ops),
+      communicator_(communicator),
+      shape_(shape),
+      router_(ops.create_linear_weight(shape.num_experts, shape.hidden_size, dtype)) {
+  const int ranks = communicator.size();
   const int slices = row_parallel_slices(shape.intermediate_size);
+  MINISGL_CHECK(slices % ranks == 0, "{} ranks share {} slices", ranks, slices);
   for (int64_t expert = 0; expert < shape.num_experts; ++expert) {
-    gate_up_.push_back(ops.create_linear_weight(2 * shape.intermediate_size, shape.hidden_size, dtype));
-    down_.push_back(ops.create_linear_weight(shape.hidden_size, shape.intermediate_size, dtype, slices));
+    gate_up_.push_back(ops.create_linear_weight(2 * shape.intermediate_size / ranks, shape.hidden_size, dtype));
+    down_.push_back(ops.create_linear_weight(shape.hidden_size, shape.intermediate_size / ranks, dtype, slices / ranks));
   }
 }
 
@@ -76,7 +86,8 @@ void MoeLayer::forward_block(const Tensor& x, const Tensor& out, MoeWorkspace& w
   const int64_t tokens = x.size(0);
   const int64_t top_k = shape_.experts_per_token;
   const int64_t hidden = shape_.hidden_size;
-  const int64_t intermediate = shape_.intermediate_size;
+  const int64_t intermediate = shape_.intermediate_size / communicator_.size();
+  const int64_t slices = workspace.local_slices_;
 
   const Tensor router_logits = prefix(workspace.router_logits_, {tokens, shape_.num_experts});
   const Tensor expert_ids = prefix(workspace.expert_ids_, {tokens, top_k});
@@ -86,6 +97,8 @@ void MoeLayer::forward_block(const Tensor& x, const Tensor& out, MoeWorkspace& w
   sort_by_expert(expert_ids, workspace);
 
   const Tensor expert_out = prefix(workspace.expert_out_, {workspace.slices_, tokens * top_k, hidden});
+  const bool shared = communicator_.size() > 1;
+  const Tensor local_out = shared ? prefix(workspace.local_out_, {slices, tokens * top_k, hidden}) : expert_out;
   for (int64_t expert = 0; expert < shape_.num_experts; ++expert) {
     const int64_t begin = workspace.expert_begin_[static_cast<size_t>(expert)];
     const int64_t count = workspace.expert_begin_[static_cast<size_t>(expert) + 1] - begin;
@@ -93,21 +106,22 @@ void MoeLayer::forward_block(const Tensor& x, const Tensor& out, MoeWorkspace& w
     const Tensor gathered = prefix(workspace.gathered_, {count, hidden});
     const Tensor gate_up = prefix(workspace.gate_up_, {count, 2 * intermediate});
     const Tensor activated = prefix(workspace.activated_, {count, intermediate});
-    const Tensor down = prefix(workspace.down_, {workspace.slices_, count, hidden});
+    const Tensor down = prefix(workspace.down_, {slices, count, hidden});
     ops_.gather_rows(x, workspace.pair_tokens_.view().rows(begin, count), gathered);
     ops_.linear(gathered, *gate_up_[static_cast<size_t>(expert)], {}, gate_up);
     ops_.silu_and_mul(gate_up, activated);
     ops_.linear_slices(activated, *down_[static_cast<size_t>(expert)], down);
     // Row i of each slice goes to its pair's place, where combine_experts finds a token's slots side by side.
-    for (int64_t slice = 0; slice < workspace.slices_; ++slice) {
+    for (int64_t slice = 0; slice < slices; ++slice) {
       const float* from = down.data<float>() + slice * count * hidden;
-      float* to = expert_out.data<float>() + slice * tokens * top_k * hidden;
+      float* to = local_out.data<float>() + slice * tokens * top_k * hidden;
       for (int64_t i = 0; i < count; ++i) {
         const int64_t pair = workspace.pairs_[static_cast<size_t>(begin + i)];
         std::memcpy(to + pair * hidden, from + i * hidden, static_cast<size_t>(hidden) * sizeof(float));
       }
     }
   }
+  if (shared) communicator_.all_gather(local_out, expert_out);
   ops_.combine_experts(expert_out, weights, out);
 }
 

@@ -49,6 +49,23 @@ TEST_F(LlmTest, TextInTextOut) {
   EXPECT_EQ(result.text, tokenizer.decode(result.token_ids));
 }
 
+TEST(LlmFailure, AnExceptionOfTheSchedulerEndsTheInstance) {
+  LLM llm(fixture_config("tiny-qwen3"));
+  Executor& executor = llm.impl().engine->executor();
+  // Handles that somebody else holds leave no room for the scheduler's step, which is a bug and throws.
+  std::vector<StepHandle> handles;
+  for (int i = 0; i < executor.max_in_flight(); ++i) handles.push_back(executor.launch(StepPlan{}));
+  EXPECT_THROW(generate_one(llm, text_request("Hello", 4)), Error);
+  EXPECT_EQ(llm.impl().on_output, nullptr);
+  handles.clear();
+  try {
+    generate_one(llm, text_request("Hello", 4));
+    FAIL() << "a call after a failure";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+  }
+}
+
 TEST_F(LlmTest, StreamedPiecesMakeTheResult) {
   std::vector<GenerateRequest> requests;
   for (const char* text : {"One", "Two two", "Three three three"}) requests.push_back(text_request(text, 17));

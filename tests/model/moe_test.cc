@@ -5,9 +5,11 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "base/compute_pool.h"
+#include "model/thread_communicator.h"
 #include "moe/moe_layer.h"
 
 namespace minisgl {
@@ -15,32 +17,47 @@ namespace {
 
 constexpr MoeShape kShape{.hidden_size = 32, .intermediate_size = 24, .num_experts = 6, .experts_per_token = 3, .normalize_weights = true};
 
-/// A layer with random weights, and the same weights as rows.
+/// A layer with random weights, and the same weights as rows. Of several ranks each packs its share of the same weights.
 struct TestLayer {
-  explicit TestLayer(ComputePool& pool, DType dtype = DType::kFloat32) : ops(make_cpu_ops(pool)), layer(*ops, kShape, dtype) {
-    std::mt19937 generator(5);
-    std::normal_distribution<float> normal(0, 0.3f);
-    const auto fill = [&](LinearWeight& weight) {
-      std::vector<float> rows(static_cast<size_t>(weight.n() * weight.k()));
-      for (float& value : rows) value = normal(generator);
-      ops->pack_rows(weight, 0, Tensor(rows.data(), DType::kFloat32, {weight.n(), weight.k()}));
-      return rows;
-    };
-    router = fill(layer.router());
+  explicit TestLayer(ComputePool& pool, DType dtype = DType::kFloat32, std::unique_ptr<Communicator> ranks = make_self_communicator())
+      : communicator(std::move(ranks)), ops(make_cpu_ops(pool)), layer(*ops, *communicator, kShape, dtype) {
+    constexpr int64_t kHidden = kShape.hidden_size, kIntermediate = kShape.intermediate_size;
+    const int64_t share = kIntermediate / communicator->size();
+    const int64_t first = communicator->rank() * share;
+    router = random_matrix(kShape.num_experts, kHidden);
+    ops->pack_rows(layer.router(), 0, view(router, kShape.num_experts, kHidden));
     for (int64_t e = 0; e < kShape.num_experts; ++e) {
-      gate_up.push_back(fill(layer.gate_up(e)));
-      down.push_back(fill(layer.down(e)));
+      gate_up.push_back(random_matrix(2 * kIntermediate, kHidden));
+      const Tensor rows = view(gate_up.back(), 2 * kIntermediate, kHidden);
+      ops->pack_rows(layer.gate_up(e), 0, rows.rows(first, share));
+      ops->pack_rows(layer.gate_up(e), share, rows.rows(kIntermediate + first, share));
+      down.push_back(random_matrix(kHidden, kIntermediate));
+      for (int64_t row = 0; row < kHidden; ++row) {
+        ops->pack_rows(layer.down(e), row, Tensor(down.back().data() + row * kIntermediate + first, DType::kFloat32, {1, share}));
+      }
     }
+  }
+
+  static Tensor view(std::vector<float>& values, int64_t rows, int64_t columns) {
+    return Tensor(values.data(), DType::kFloat32, {rows, columns});
+  }
+  std::vector<float> random_matrix(int64_t rows, int64_t columns) {
+    std::vector<float> values(static_cast<size_t>(rows * columns));
+    for (float& value : values) value = normal(generator);
+    return values;
   }
 
   std::vector<float> run(std::vector<float> x, int64_t max_tokens) {
     const int64_t tokens = static_cast<int64_t>(x.size()) / kShape.hidden_size;
-    MoeWorkspace workspace(kShape, max_tokens, Device{});
+    MoeWorkspace workspace(kShape, communicator->size(), max_tokens, Device{});
     const Tensor view(x.data(), DType::kFloat32, {tokens, kShape.hidden_size});
     layer.forward(view, view, workspace);
     return x;
   }
 
+  std::mt19937 generator{5};
+  std::normal_distribution<float> normal{0, 0.3f};
+  std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Ops> ops;
   MoeLayer layer;
   std::vector<float> router;
@@ -109,6 +126,27 @@ TEST(MoeLayer, TokensDoNotInfluenceEachOther) {
       const auto begin = x.begin() + token * kShape.hidden_size;
       const std::vector<float> alone = test.run(std::vector<float>(begin, begin + kShape.hidden_size), 1);
       EXPECT_TRUE(std::equal(alone.begin(), alone.end(), whole.begin() + token * kShape.hidden_size)) << token;
+    }
+  }
+}
+
+TEST(MoeLayer, HasTheSameBitsOnOneRankAndOnSeveral) {
+  ComputePool pool(1);
+  const std::vector<float> x = tokens(11);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const std::vector<float> expected = TestLayer(pool, dtype).run(x, 4);  // several blocks
+    for (const int ranks : {2, 4, 8}) {
+      ThreadCommunicator::Group group(ranks);
+      std::vector<std::vector<float>> results(static_cast<size_t>(ranks));
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back([&, rank] {
+          ComputePool own(1);
+          results[static_cast<size_t>(rank)] = TestLayer(own, dtype, std::make_unique<ThreadCommunicator>(group, rank)).run(x, 4);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(results[static_cast<size_t>(rank)], expected) << rank << " of " << ranks;
     }
   }
 }
