@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "minisgl/config.h"
+#include "minisgl/error.h"
 #include "minisgl/result.h"
 #include "minisgl/sampling_params.h"
 
@@ -51,7 +52,7 @@ struct StreamEvent {
 /// Not thread safe: one call at a time per instance, except abort().
 class LLM {
  public:
-  /// Loads the model. Throws minisgl::Error with one line that says what is wrong and what to change.
+  /// Loads the model. Throws Error with one line that says what is wrong and what to change.
   explicit LLM(EngineConfig config);
   ~LLM();
   LLM(const LLM&) = delete;
