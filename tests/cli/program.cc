@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <iterator>
 
 namespace minisgl::test {
