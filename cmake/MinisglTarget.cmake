@@ -50,8 +50,8 @@ function(minisgl_library folder)
 endfunction()
 
 # minisgl_test(<folder> SOURCES <files> DEPS <targets>)
-# The GoogleTest program test_<folder>, registered with ctest case by case. Cases of suites named Long* carry the label `long`: they run
-# only in scripts/test.sh --long.
+# The GoogleTest program test_<folder>, registered with ctest case by case. Cases of suites named Long*, with parameters or
+# without, carry the label `long`: they run only in scripts/test.sh --long.
 function(minisgl_test folder)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(test_${folder} ${ARG_SOURCES})
@@ -61,7 +61,7 @@ function(minisgl_test folder)
   target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${folder} PRIVATE MINISGL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                                     MINISGL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "-Long*" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
-  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "Long*" TEST_LIST test_${folder}_long DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "-Long*:*/Long*" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "Long*:*/Long*" TEST_LIST test_${folder}_long DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 3600 LABELS long)
 endfunction()
