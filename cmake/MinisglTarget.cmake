@@ -37,7 +37,8 @@ if(MINISGL_SANITIZE)
 endif()
 
 # minisgl_library(<folder> SOURCES <files> [CUDA_SOURCES <files>] [DEPS <targets>] [PRIVATE_DEPS <targets>])
-# The static library minisgl_<folder> of src/<folder>. Headers are included as "<folder>/<file>.h". CUDA_SOURCES are part of it in a build
+# The static library minisgl_<folder> of src/<folder>. Headers are included as "<folder>/<file>.h". DEPS names what its headers include,
+# PRIVATE_DEPS what only its sources do; tests/scripts/test_dependencies.sh compares them with the includes. CUDA_SOURCES are part of it in a build
 # with MINISGL_CUDA only; the target `cuda` builds every folder that has some.
 function(minisgl_library folder)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
