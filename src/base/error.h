@@ -27,11 +27,11 @@ namespace detail {
 
 /// For our own bugs only, never for user input: throws Error(kInternal) with the place and the expression.
 /// MINISGL_CHECK(a == b, "a is {}, b is {}", a, b);
-#define MINISGL_CHECK(condition, ...)                                                                     \
-  do {                                                                                                    \
-    if (!(condition)) [[unlikely]] {                                                                      \
-      ::minisgl::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));     \
-    }                                                                                                     \
+#define MINISGL_CHECK(condition, ...)                                                                 \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]] {                                                                  \
+      ::minisgl::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                                 \
   } while (false)
 
 /// A check of the ownership contract that costs more than a comparison: compiled only into debug and sanitizer builds.

@@ -1,3 +1,5 @@
+#include "moe/moe_layer.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "base/compute_pool.h"
-#include "moe/moe_layer.h"
 
 namespace minisgl {
 namespace {
