@@ -37,7 +37,8 @@ if(MINISGL_SANITIZE)
 endif()
 
 # minisgl_library(<folder> SOURCES <files> [CUDA_SOURCES <files>] [DEPS <targets>] [PRIVATE_DEPS <targets>])
-# The static library minisgl_<folder> of src/<folder>. Headers are included as "<folder>/<file>.h". CUDA_SOURCES are part of it in a build
+# The static library minisgl_<folder> of src/<folder>. Headers are included as "<folder>/<file>.h". DEPS names what its headers include,
+# PRIVATE_DEPS what only its sources do; tests/scripts/test_dependencies.sh compares them with the includes. CUDA_SOURCES are part of it in a build
 # with MINISGL_CUDA only; the target `cuda` builds every folder that has some.
 function(minisgl_library folder)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -50,8 +51,8 @@ function(minisgl_library folder)
 endfunction()
 
 # minisgl_test(<folder> SOURCES <files> DEPS <targets>)
-# The GoogleTest program test_<folder>, registered with ctest case by case. Cases of suites named Long* carry the label `long`: they run
-# only in scripts/test.sh --long.
+# The GoogleTest program test_<folder>, registered with ctest case by case. Cases of suites named Long*, with parameters or
+# without, carry the label `long`: they run only in scripts/test.sh --long.
 function(minisgl_test folder)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(test_${folder} ${ARG_SOURCES})
@@ -61,7 +62,7 @@ function(minisgl_test folder)
   target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${folder} PRIVATE MINISGL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                                     MINISGL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "-Long*" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
-  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "Long*" TEST_LIST test_${folder}_long DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "-Long*:*/Long*" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}/ TEST_FILTER "Long*:*/Long*" TEST_LIST test_${folder}_long DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 3600 LABELS long)
 endfunction()

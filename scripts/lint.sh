@@ -28,14 +28,14 @@ for tool in clang-format clang-tidy-16 shellcheck; do
   command -v "$tool" >/dev/null || die "$tool is missing: apt-get install $tool"
 done
 
-sources=(src include tests)
+sources=(src include tests examples)
 if [[ $since ]]; then
   mapfile -t files < <({
     git diff --name-only --diff-filter=d "$since" -- "${sources[@]}"
     git ls-files --others --exclude-standard -- "${sources[@]}"
-  } | sort -u | grep -E '\.(h|cc|cu|inl)$')
+  } | sort -u | grep -E '\.(h|cc|cpp|cu|inl)$')
 else
-  mapfile -t files < <(git ls-files -- "${sources[@]}" | grep -E '\.(h|cc|cu|inl)$')
+  mapfile -t files < <(git ls-files -- "${sources[@]}" | grep -E '\.(h|cc|cpp|cu|inl)$')
 fi
 
 status=0
@@ -43,7 +43,7 @@ step "clang-format: ${#files[@]} files"
 if ((${#files[@]})); then clang-format --dry-run --Werror "${files[@]}" || status=1; fi
 
 # Headers are checked through the sources that include them.
-mapfile -t compiled < <(printf '%s\n' "${files[@]}" | grep '\.cc$')
+mapfile -t compiled < <(printf '%s\n' "${files[@]}" | grep -E '\.(cc|cpp)$')
 step "clang-tidy: ${#compiled[@]} files"
 if ((${#compiled[@]})); then
   build=

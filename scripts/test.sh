@@ -35,8 +35,9 @@ while (($#)); do
 done
 cd "$root"
 
-# The folders whose tests run under ThreadSanitizer: those that own threads.
-readonly TSAN_FOLDERS='base|engine|scheduler|server'
+# What runs under ThreadSanitizer: the folders that own threads, and the cases of others that start some.
+readonly TSAN_FOLDERS=(base engine scheduler llm tokenizer)
+readonly TSAN_TESTS='^(base|engine|scheduler)/|^llm/.*(AbortFromAnotherThread|SeveralInstancesInOneProcess)|^tokenizer/.*ManyThreads'
 
 prepare() {
   if [[ $setup == yes ]]; then install_packages "${BUILD_NEEDS[@]}" "${DOWNLOAD_NEEDS[@]}" "${TEST_NEEDS[@]}"; fi
@@ -85,18 +86,12 @@ use_tsan_launcher() {
 
 tsan_build() {
   use_tsan_launcher
-  local folder
-  local -a targets=()
-  for folder in ${TSAN_FOLDERS//|/ }; do
-    if grep -qs minisgl_test "tests/$folder/CMakeLists.txt"; then targets+=("test_$folder"); fi
-  done
-  ((${#targets[@]})) || die "no folder of $TSAN_FOLDERS has tests"
-  build cpu-tsan -- "${targets[@]}"
+  build cpu-tsan -- "${TSAN_FOLDERS[@]/#/test_}"
 }
 
 tsan_tests() {
   use_tsan_launcher
-  run_tests cpu-tsan -R "^($TSAN_FOLDERS)/" -LE long
+  run_tests cpu-tsan -R "$TSAN_TESTS" -LE long
 }
 
 logs=$(mktemp -d)

@@ -3,29 +3,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "minisgl/config.h"
+#include "minisgl/error.h"
+#include "minisgl/result.h"
 #include "minisgl/sampling_params.h"
 
 namespace minisgl {
-
-/// A log-probability of the raw logits (before penalties and temperature), natural logarithm; minus infinity for probability 0 (JSON output
-/// prints -9999.0).
-struct TokenLogprob {
-  int32_t token_id = 0;
-  double logprob = 0;
-  /// The most likely tokens, most likely first, as (id, log-probability).
-  std::vector<std::pair<int32_t, double>> top;
-};
-
-enum class FinishReason { kStop, kLength, kAbort, kError };
-/// "stop", "length", "abort" or "error".
-const char* finish_reason_name(FinishReason reason);
 
 /// A prompt: text (special tokens added as the tokenizer says), token ids as they are, or chat messages as a JSON array
 /// [{"role":...,"content":...}, ...] that the model's template renders (encoded without adding special tokens).
@@ -49,32 +38,6 @@ struct GenerateRequest {
   SamplingParams sampling;
 };
 
-/// One choice of one request.
-struct GenerateResult {
-  int64_t index = 0;  ///< position of the request in the call
-  int choice = 0;     ///< 0 .. n - 1
-  std::vector<int32_t> prompt_token_ids;
-  std::vector<int32_t> token_ids;  ///< what was generated, a final stop token included
-  std::string text;                ///< without the final stop token, special tokens and stop string
-  FinishReason finish_reason = FinishReason::kError;
-  /// The stop string (text) or stop token (id) that ended the output; neither for the end-of-sequence set or length.
-  std::variant<std::monostate, std::string, int32_t> matched_stop;
-  uint64_t seed = 0;
-  int64_t cached_tokens = 0;
-  int64_t queue_us = 0;
-  int64_t prefill_us = 0;
-  int64_t decode_us = 0;
-  std::vector<TokenLogprob> logprobs;                        ///< per output token, if asked for
-  std::vector<std::optional<TokenLogprob>> prompt_logprobs;  ///< per prompt token, the first empty, if asked for
-  /// Set if finish_reason is kError: the kind's name, one line, and the field at fault (may be empty).
-  struct Failure {
-    std::string type;
-    std::string message;
-    std::string param;
-  };
-  std::optional<Failure> error;
-};
-
 /// New output of a running choice: whole characters only, the text after a stop string never.
 struct StreamEvent {
   int64_t index = 0;
@@ -89,7 +52,7 @@ struct StreamEvent {
 /// Not thread safe: one call at a time per instance, except abort().
 class LLM {
  public:
-  /// Loads the model. Throws minisgl::Error with one line that says what is wrong and what to change.
+  /// Loads the model. Throws Error with one line that says what is wrong and what to change.
   explicit LLM(EngineConfig config);
   ~LLM();
   LLM(const LLM&) = delete;

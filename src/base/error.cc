@@ -4,17 +4,28 @@ namespace minisgl {
 
 const char* error_kind_name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kUsage: return "usage_error";
-    case ErrorKind::kInvalidRequest: return "invalid_request_error";
-    case ErrorKind::kContextLengthExceeded: return "context_length_exceeded";
-    case ErrorKind::kNotFound: return "not_found_error";
-    case ErrorKind::kUnavailable: return "unavailable_error";
-    case ErrorKind::kTimeout: return "timeout_error";
-    case ErrorKind::kNotSupported: return "not_supported_error";
-    case ErrorKind::kBadModel: return "bad_model_error";
-    case ErrorKind::kIo: return "io_error";
-    case ErrorKind::kOutOfMemory: return "out_of_memory_error";
-    case ErrorKind::kInternal: return "server_error";
+    case ErrorKind::kUsage:
+      return "usage_error";
+    case ErrorKind::kInvalidRequest:
+      return "invalid_request_error";
+    case ErrorKind::kContextLengthExceeded:
+      return "context_length_exceeded";
+    case ErrorKind::kNotFound:
+      return "not_found_error";
+    case ErrorKind::kUnavailable:
+      return "unavailable_error";
+    case ErrorKind::kTimeout:
+      return "timeout_error";
+    case ErrorKind::kNotSupported:
+      return "not_supported_error";
+    case ErrorKind::kBadModel:
+      return "bad_model_error";
+    case ErrorKind::kIo:
+      return "io_error";
+    case ErrorKind::kOutOfMemory:
+      return "out_of_memory_error";
+    case ErrorKind::kInternal:
+      return "server_error";
   }
   return "server_error";
 }

@@ -3,11 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <system_error>
 #include <vector>
 
-#include "base/error.h"
+#include "base/nearest_name.h"
 
 namespace minisgl {
 
@@ -24,22 +23,6 @@ std::vector<std::string> entries_of(const fs::path& folder, std::error_code& err
     names.push_back(at->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-/// Levenshtein distance.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -63,15 +46,10 @@ std::string describe_folder(const fs::path& folder) {
 
 std::string describe_nearest(const fs::path& folder, const std::string& name) {
   std::error_code error;
-  std::vector<std::pair<size_t, std::string>> ranked;
-  for (std::string& entry : entries_of(folder, error)) {
-    const size_t distance = edit_distance(name, entry);
-    if (distance <= std::max<size_t>(2, name.size() / 3)) ranked.emplace_back(distance, std::move(entry));
-  }
-  std::sort(ranked.begin(), ranked.end());
-  if (ranked.empty()) return describe_folder(folder);
+  const std::vector<std::string> nearest = nearest_names(name, entries_of(folder, error), kNearest);
+  if (nearest.empty()) return describe_folder(folder);
   std::string text;
-  for (size_t i = 0; i < std::min(ranked.size(), kNearest); ++i) text += (i == 0 ? "" : " or ") + (folder / ranked[i].second).string();
+  for (const std::string& entry : nearest) text += (text.empty() ? "" : " or ") + (folder / entry).string();
   return "did you mean " + text + "?";
 }
 

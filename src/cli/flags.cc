@@ -8,6 +8,7 @@
 #include <utility>  // before CLI11, which uses std::exchange without including it
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "cli/config_file.h"
 
 extern char** environ;
@@ -71,29 +72,6 @@ void check_type(const FlagSpec& flag, const std::string& text, const std::string
 }
 
 }  // namespace
-
-std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = name.size() / 3 + 2;
-  for (const std::string& candidate : candidates) {
-    // Levenshtein distance, one row at a time.
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= name.size(); ++i) {
-      size_t diagonal = std::exchange(row[0], i);
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t substituted = diagonal + (name[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 const Flags::Value* Flags::find(std::string_view name) const {
   MINISGL_CHECK(find_flag(name) != nullptr, "flag {} is not in the table", name);

@@ -60,7 +60,4 @@ std::string flags_markdown();
 /// "1,2,3" as token ids; `what` names the flag or field in the error.
 std::vector<int32_t> parse_token_ids(std::string_view text, std::string_view what);
 
-/// The candidate closest to `name` by edit distance, or empty if none is close.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
-
 }  // namespace minisgl::cli

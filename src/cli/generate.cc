@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -36,6 +39,9 @@ std::string read_stdin() {
   while (std::cin.read(block, sizeof(block)), std::cin.gcount() > 0) {
     text.append(block, static_cast<size_t>(std::cin.gcount()));
     if (text.size() > kMaxBytes) fail_param(ErrorKind::kInvalidRequest, "prompt", "the prompt on stdin is longer than {} bytes", kMaxBytes);
+  }
+  if (std::ferror(stdin) != 0 || std::cin.bad()) {
+    fail_param(ErrorKind::kIo, "prompt", "the prompt cannot be read from stdin: {}", std::strerror(errno));
   }
   return text;
 }
@@ -141,7 +147,7 @@ int run_generate(const Flags& flags) {
     if (json) {
       write_stdout(result_to_json(result).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     } else if (result.error.has_value()) {
-      spdlog::error("{}", one_line(result.error->message));
+      spdlog::error("{}{}", inputs.size() > 1 ? fmt::format("prompt {}: ", result.index + 1) : "", one_line(result.error->message));
     } else if (!has_text) {
       write_stdout(fmt::format("{}\n", fmt::join(result.token_ids, ",")));
     } else {

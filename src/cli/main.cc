@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest_name.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/output.h"

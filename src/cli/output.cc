@@ -22,8 +22,10 @@ void write_stdout(std::string_view text) {
 }
 
 std::string one_line(std::string_view message) {
+  constexpr size_t kMaxBytes = 2000;
   std::string line;
   for (const char c : message) {
+    if (line.size() > kMaxBytes) return line + "...";
     if (c == '\n') {
       line += "\\n";
     } else if (c != '\r') {

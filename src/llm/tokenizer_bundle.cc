@@ -3,13 +3,12 @@
 #include <time.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/mapped_file.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/model_path.h"
 #include "tokenizer/gguf_vocabulary.h"
@@ -21,17 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-std::string read_text_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    fail(fs::exists(path) ? ErrorKind::kIo : ErrorKind::kNotFound, "cannot read {}", path.string());
-  }
-  return std::move(text).str();
-}
+/// Of tokenizer_config.json and of a template.
+constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 ordered_json read_json_file(const fs::path& path) {
-  return parse_ordered_json(read_text_file(path), path.string(), ErrorKind::kBadModel);
+  return parse_ordered_json(read_text_file(path, kMaxTextBytes), path.string(), ErrorKind::kBadModel);
 }
 
 /// A token's text in tokenizer_config.json: a string, or an object with "content"; empty if absent or null.
@@ -128,7 +121,7 @@ void load_folder_extras(TokenizerBundle& bundle, const fs::path& folder) {
 
   bundle.chat_template_problem = fmt::format("{} has no chat template; --chat-template FILE gives one", folder.string());
   if (const fs::path path = folder / "chat_template.jinja"; fs::exists(path)) {
-    set_template(bundle, read_text_file(path), path.string(), false);
+    set_template(bundle, read_text_file(path, kMaxTextBytes), path.string(), false);
   } else if (auto source = config_template(config)) {
     set_template(bundle, std::move(*source), (folder / "tokenizer_config.json").string(), false);
   }
@@ -190,7 +183,7 @@ TokenizerBundle load_tokenizer_bundle(const EngineConfig& config) {
   }
   if (!config.chat_template.empty()) {
     bundle.chat_template_problem.clear();
-    set_template(bundle, read_text_file(config.chat_template), config.chat_template, true);
+    set_template(bundle, read_text_file(config.chat_template, kMaxTextBytes), config.chat_template, true);
   }
   if (config.bos_token) bundle.bos_token = *config.bos_token;
   if (config.eos_token) bundle.eos_token = *config.eos_token;

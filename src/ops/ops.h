@@ -88,7 +88,8 @@ class Ops {
   /// RMSNorm of every head in place (Qwen3 q_norm and k_norm). x [tokens, heads, head_dim], any token stride; weight [head_dim] float32.
   virtual void head_rms_norm(const Tensor& x, const Tensor& weight, float eps) = 0;
   /// Rotary embedding in place, halves paired (x[i], x[i + D/2]). x [tokens, heads, head_dim], any token stride; positions [tokens] int32;
-  /// cos_sin [positions, head_dim] float32: row p is cos of head_dim/2 angles, then sin. (RoFormer, arXiv 2104.09864; apply_rotary_pos_emb.)
+  /// cos_sin [positions, head_dim] float32: row p is cos of head_dim/2 angles, then sin.
+  /// (RoFormer, arXiv 2104.09864; apply_rotary_pos_emb.)
   virtual void rope(const Tensor& x, const Tensor& positions, const Tensor& cos_sin) = 0;
 
   /// out = x * weight^T (+ bias). x [rows, k], any row stride; bias [n] float32 or empty; out [rows, n], any row stride. float32 sums in

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/step_plan.h"
-#include "minisgl/llm.h"
+#include "minisgl/result.h"
 #include "tokenizer/tokenizer.h"
 
 namespace minisgl {

@@ -1,12 +1,10 @@
 #include "tokenizer/tokenizer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/tokenizer_impl.h"
 #include "tokenizer/utf8.h"
@@ -15,25 +13,7 @@ namespace minisgl {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
-constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
-  if (status.type() != std::filesystem::file_type::regular) fail(ErrorKind::kIo, "{}: not a readable file", path.string());
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail(ErrorKind::kIo, "{}: {}", path.string(), error.message());
-  if (size > kMaxFileBytes) {
-    fail(ErrorKind::kBadModel, "{}: {} bytes; a tokenizer.json has at most {}", path.string(), size, kMaxFileBytes);
-  }
-  std::string content(static_cast<size_t>(size), '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file || !file.read(content.data(), static_cast<std::streamsize>(size))) {
-    fail(ErrorKind::kIo, "{}: cannot be read: {}", path.string(), std::strerror(errno));
-  }
-  return content;
-}
+constexpr size_t kMaxFileBytes = size_t{256} << 20;
 
 }  // namespace
 
@@ -139,7 +119,7 @@ void Tokenizer::Impl::encode_words(std::string_view text, bool at_start, BpeMode
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 Tokenizer Tokenizer::load_tokenizer_json(const std::filesystem::path& path) {
-  return from_json(read_file(path), path.string());
+  return from_json(read_text_file(path, kMaxFileBytes), path.string());
 }
 
 Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/temporary_folder.h"
 
 namespace minisgl {
 namespace {
@@ -172,21 +173,10 @@ TEST(ComputePool, TheNumberOfThreadsHasARange) {
 
 class CgroupQuota : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ("minisgl-cgroup-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  void write(const std::string& path, const std::string& text) { root_.write(path, text); }
   double quota() { return cgroup_cpu_quota(root_ / "membership", root_ / "mount"); }
 
-  std::filesystem::path root_;
+  test::TemporaryFolder root_;
 };
 
 TEST_F(CgroupQuota, Version2TakesTheSmallestOfTheAncestors) {

@@ -112,9 +112,12 @@ TEST_P(FixtureModel, ChunksPagesAndBatchesDoNotChangeABit) {
   }
 }
 
-TEST_P(FixtureModel, LongPromptWholeAndInChunks) {
+class ThreeThousandTokenPrompt : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, ThreeThousandTokenPrompt, ::testing::ValuesIn(fixtures::long_model_names()), fixtures::test_name);
+
+TEST_P(ThreeThousandTokenPrompt, WholeAndInChunks) {
   const fixtures::Model model = fixtures::load(GetParam());
-  if (!model.long_case) return;  // four of the models have one
+  ASSERT_TRUE(model.long_case.has_value());
   for (const int64_t chunk : {8192, 257}) {
     EngineConfig config = fixture_config(GetParam());
     config.max_prefill_tokens = chunk;

@@ -1,10 +1,10 @@
 #include "minisgl/llm.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <thread>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "llm/llm_impl.h"
 #include "llm/llm_test_util.h"
+#include "support/temporary_folder.h"
 
 namespace minisgl {
 namespace {
@@ -318,16 +319,15 @@ TEST(LlmLoad, BadConfigurationsAreOneLineOfErrorEach) {
 
 TEST(LlmLoad, WeightsLargerThanMemoryAreRefusedWithNumbers) {
   // A configuration of 10^15 parameters; nothing is allocated for it.
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "minisgl-giant";
-  std::filesystem::create_directories(folder);
+  const test::TemporaryFolder folder;
   nlohmann::json config = fixtures::read_json(std::filesystem::path(MINISGL_TEST_DATA) / "models/tiny-qwen3/config.json");
   config["hidden_size"] = 16384;
   config["intermediate_size"] = 131072;
   config["num_hidden_layers"] = 400;
   config["layer_types"] = std::vector<std::string>(400, "full_attention");
-  std::ofstream(folder / "config.json") << config;
+  folder.write("config.json", config.dump());
   EngineConfig engine;
-  engine.model = folder.string();
+  engine.model = folder.path().string();
   engine.tokenizer = "none";
   engine.dummy_weights = true;
   try {
@@ -337,41 +337,51 @@ TEST(LlmLoad, WeightsLargerThanMemoryAreRefusedWithNumbers) {
     EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory) << error.what();
     EXPECT_NE(std::string(error.what()).find("GiB"), std::string::npos) << error.what();
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TokenizerBundle, NeedsOnlyTokenizerJson) {
   const std::filesystem::path source = std::filesystem::path(MINISGL_TEST_DATA) / "models/tiny-qwen3";
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "minisgl-tokenizer-only";
-  std::filesystem::create_directories(folder);
-  std::filesystem::copy_file(source / "tokenizer.json", folder / "tokenizer.json", std::filesystem::copy_options::overwrite_existing);
+  const test::TemporaryFolder folder;
+  std::filesystem::copy_file(source / "tokenizer.json", folder / "tokenizer.json");
   EngineConfig config;
-  config.model = folder.string();
+  config.model = folder.path().string();
   const TokenizerBundle bundle = load_tokenizer_bundle(config);
   ASSERT_TRUE(bundle.tokenizer);
   EXPECT_FALSE(bundle.encode(TextPrompt{"hello"}).empty());
   EXPECT_THROW(bundle.require_chat_template(), Error);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TokenizerBundle, NamedTemplatesOfTokenizerConfig) {
   const std::filesystem::path source = std::filesystem::path(MINISGL_TEST_DATA) / "models/tiny-qwen3";
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "minisgl-named-templates";
-  std::filesystem::create_directories(folder);
-  std::filesystem::copy_file(source / "tokenizer.json", folder / "tokenizer.json", std::filesystem::copy_options::overwrite_existing);
-  std::ofstream(folder / "tokenizer_config.json")
-      << R"({"bos_token":{"content":"<B>"},"eos_token":"<E>","chat_template":[{"name":"other","template":"no"},)"
-         R"({"name":"default","template":"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}]})";
+  const test::TemporaryFolder folder;
+  std::filesystem::copy_file(source / "tokenizer.json", folder / "tokenizer.json");
+  folder.write("tokenizer_config.json",
+               R"({"bos_token":{"content":"<B>"},"eos_token":"<E>","chat_template":[{"name":"other","template":"no"},)"
+               R"({"name":"default","template":"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}]})");
   EngineConfig config;
-  config.model = folder.string();
+  config.model = folder.path().string();
   const ChatPrompt chat{.messages_json = R"([{"role":"user","content":"x"}])", .tools_json = "", .template_kwargs_json = ""};
   EXPECT_EQ(load_tokenizer_bundle(config).render(chat), "<B>x<E>");
   config.bos_token = "[b]";
   EXPECT_EQ(load_tokenizer_bundle(config).render(chat), "[b]x<E>");
-  std::ofstream(folder / "chat_template.jinja") << "file {{ strftime_now('%d %b %Y') }}";
+  folder.write("chat_template.jinja", "file {{ strftime_now('%d %b %Y') }}");
   config.now = "2026-01-15T12:00:00";
   EXPECT_EQ(load_tokenizer_bundle(config).render(chat), "file 15 Jan 2026");
-  std::filesystem::remove_all(folder);
+}
+
+TEST(TokenizerBundle, RefusesATemplateThatIsAFifo) {
+  const test::TemporaryFolder folder;
+  const std::string fifo = (folder / "chat_template.jinja").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EngineConfig config = fixture_config("tiny-qwen3");
+  config.chat_template = fifo;
+  try {
+    load_tokenizer_bundle(config);
+    FAIL() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_NE(std::string(error.what()).find("not a regular file"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

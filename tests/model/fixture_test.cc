@@ -136,9 +136,9 @@ TEST_P(FixtureTest, BFloat16PassesTheGate) {
   EXPECT_GE(top1_agree, fixture.bf16.top1_agree - 4);
 }
 
-class LongFixtureTest : public testing::TestWithParam<std::string> {};
+class ThreeThousandTokenTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(LongFixtureTest, Float32MatchesHuggingFace) {
+TEST_P(ThreeThousandTokenTest, Float32MatchesHuggingFace) {
   const fixtures::Model fixture = fixtures::load(GetParam());
   ASSERT_TRUE(fixture.long_case.has_value());
   const fixtures::Case& c = *fixture.long_case;
@@ -155,7 +155,7 @@ TEST_P(LongFixtureTest, Float32MatchesHuggingFace) {
 
 INSTANTIATE_TEST_SUITE_P(Models, FixtureTest, testing::ValuesIn(fixtures::model_names()), fixtures::test_name);
 
-INSTANTIATE_TEST_SUITE_P(Models, LongFixtureTest, testing::ValuesIn(fixtures::long_model_names()), fixtures::test_name);
+INSTANTIATE_TEST_SUITE_P(Models, ThreeThousandTokenTest, testing::ValuesIn(fixtures::long_model_names()), fixtures::test_name);
 
 }  // namespace
 }  // namespace minisgl

@@ -74,15 +74,5 @@ TEST(RowParallelLinear, HasTheSameBitsOnOneRankAndOnSeveral) {
   }
 }
 
-TEST(SelfCommunicator, GathersItsOwnPart) {
-  const auto self = make_self_communicator();
-  EXPECT_EQ(self->rank(), 0);
-  EXPECT_EQ(self->size(), 1);
-  std::vector<float> part = random_values(12, 1);
-  std::vector<float> out(12);
-  self->all_gather(Tensor(part.data(), DType::kFloat32, {3, 4}), Tensor(out.data(), DType::kFloat32, {3, 4}));
-  EXPECT_EQ(out, part);
-}
-
 }  // namespace
 }  // namespace minisgl

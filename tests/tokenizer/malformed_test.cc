@@ -250,7 +250,7 @@ TEST(Tokenizer, AMissingFileIsNotFound) {
     FAIL() << "loaded";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
-    EXPECT_STREQ(error.what(), "/nonexistent/tokenizer.json: no such file");
+    EXPECT_STREQ(error.what(), "cannot open /nonexistent/tokenizer.json: No such file or directory");
   }
   EXPECT_THROW(Tokenizer::load_tokenizer_json("/"), Error);
 }

@@ -1,3 +1,5 @@
+#include "moe/moe_layer.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 
 #include "base/compute_pool.h"
 #include "model/thread_communicator.h"
-#include "moe/moe_layer.h"
 
 namespace minisgl {
 namespace {
