@@ -225,10 +225,11 @@ MemoryPlan plan_memory(const EngineConfig& config, const ModelConfig& model, con
 }
 
 int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len) {
-  const int64_t all_tokens = max_model_len <= config.max_prefill_tokens / config.max_running_requests
-                                 ? max_model_len * config.max_running_requests
-                                 : config.max_prefill_tokens;
-  return std::max(std::min(config.max_prefill_tokens, all_tokens), config.max_running_requests);
+  const int64_t budget = std::min(config.max_prefill_tokens, kMaxCpuStepTokens);
+  // Few short sequences may not fill the budget; the division keeps the product from overflowing.
+  const int64_t all_tokens =
+      max_model_len <= budget / config.max_running_requests ? max_model_len * config.max_running_requests : budget;
+  return std::max(std::min(budget, all_tokens), config.max_running_requests);
 }
 
 int64_t resolve_page_size(const EngineConfig& config) {

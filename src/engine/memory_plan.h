@@ -37,6 +37,10 @@ void check_weights_fit(size_t weight_bytes, size_t available_bytes, const std::s
 /// Tokens per page: config.page_size, by default 16 on the CPU.
 int64_t resolve_page_size(const EngineConfig& config);
 
+/// The CPU computes no more tokens in a step, whatever max_prefill_tokens allows: rows beyond a few hundred gain nothing, a step is the
+/// time that an abort waits, and every token of a step has activations in memory.
+inline constexpr int64_t kMaxCpuStepTokens = 512;
+
 /// Most tokens of one step: a whole prefill budget, or one token of every running request.
 int64_t max_step_tokens(const EngineConfig& config, int64_t max_model_len);
 
