@@ -18,7 +18,6 @@ struct AttentionParams {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
-  virtual const char* name() const = 0;
   /// `slots` [tokens] int32. Both stay valid until the step's last forward().
   virtual void begin_step(const AttentionBatch& batch, const Tensor& slots) = 0;
   /// q [tokens, heads, head_dim], k and v [tokens, kv_heads, head_dim], any token stride; out [tokens, heads * head_dim].

@@ -10,7 +10,6 @@ class CpuAttentionBackend final : public AttentionBackend {
  public:
   explicit CpuAttentionBackend(Ops& ops) : ops_(ops) {}
 
-  const char* name() const override { return "cpu"; }
 
   void begin_step(const AttentionBatch& batch, const Tensor& slots) override {
     batch_ = batch;

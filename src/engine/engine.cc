@@ -15,7 +15,6 @@ namespace minisgl {
 namespace {
 
 constexpr int kMaxInFlight = 2;
-constexpr int64_t kMaxLogitRows = 256;
 constexpr int64_t kLogitBlockBytes = int64_t{64} << 20;
 
 void check_range(const char* flag, int64_t value, int64_t low, int64_t high) {
@@ -40,7 +39,7 @@ CpuExecutor::Settings executor_settings(const EngineConfig& config, const ModelC
                      .page_size = resolve_page_size(config),
                      .cache_groups = 1,
                      .vocab_size = model.vocab_size},
-          .logit_block_rows = std::clamp<int64_t>(kLogitBlockBytes / (4 * model.vocab_size), 8, kMaxLogitRows),
+          .logit_block_rows = std::clamp<int64_t>(kLogitBlockBytes / (4 * model.vocab_size), 8, Decoder::kMaxLogitRows),
           .max_in_flight = kMaxInFlight};
 }
 

@@ -37,11 +37,7 @@ class Engine {
   const ModelConfig& model_config() const { return model_config_; }
   const MemoryPlan& memory_plan() const { return plan_; }
   DType dtype() const { return dtype_; }
-  const Ops& ops() const { return *ops_; }
-  const AttentionBackend& attention() const { return *attention_; }
   Executor& executor() { return *executor_; }
-  /// For measurements of the model alone; not while the executor has a step.
-  Decoder& decoder() { return *decoder_; }
 
   /// The memory plan of a configuration: checks it and computes, allocates nothing.
   static MemoryPlan plan(const EngineConfig& config, const ModelConfig& model);

@@ -21,8 +21,6 @@ class LogprobRows {
   /// The log-probability of `token_id` (< 0: NaN) and of the `top` most likely tokens, which are appended to result's arrays.
   RowLogprobs read(int64_t row, int32_t token_id, int32_t top, StepResult& result);
 
-  size_t bytes() const { return logprobs_.bytes(); }
-
  private:
   Ops& ops_;
   int64_t rows_ = 0;

@@ -17,6 +17,10 @@ size_t available_memory_bytes();
 
 /// How the memory of one engine is divided, once, before anything is allocated (contract 10): weights, then the largest workspaces, then
 /// the KV pages from what is left.
+///
+/// Not counted is the scratch memory inside operators and sampler, which no request can make larger than: 512 rows of the widest input of
+/// a linear layer in float32; per thread one tile of attention (some 200 KiB) and 12 bytes per vocabulary entry for sampling. It is
+/// small beside the weights that the same widths imply.
 struct MemoryPlan {
   size_t available_bytes = 0;  ///< before anything was loaded
   size_t weight_bytes = 0;

@@ -16,8 +16,6 @@ namespace minisgl {
 
 namespace {
 
-constexpr int64_t kMaxLogitRows = 256;
-
 MoeShape moe_shape(const ModelConfig& config) {
   return {.hidden_size = config.hidden_size,
           .intermediate_size = config.moe.moe_intermediate_size,
@@ -269,7 +267,7 @@ struct Decoder::Impl {
     hidden = OwnedTensor(activation, {max_tokens, config.hidden_size}, device);
     wide = OwnedTensor(activation, {max_tokens, wide_width(config)}, device);
     narrow = OwnedTensor(activation, {max_tokens, narrow_width(config)}, device);
-    logit_inputs = OwnedTensor(activation, {kMaxLogitRows, config.hidden_size}, device);
+    logit_inputs = OwnedTensor(activation, {Decoder::kMaxLogitRows, config.hidden_size}, device);
     if (config.has_sparse_layers()) moe_workspace.emplace(moe_shape(config), ranks, max_tokens, device);
   }
 
@@ -308,7 +306,7 @@ struct Decoder::Impl {
 
   void head(const Tensor& rows, const Tensor& logits) {
     const int64_t count = rows.size(0);
-    MINISGL_CHECK(count <= kMaxLogitRows, "{} logit rows, at most {}", count, kMaxLogitRows);
+    MINISGL_CHECK(count <= Decoder::kMaxLogitRows, "{} logit rows, at most {}", count, Decoder::kMaxLogitRows);
     const Tensor selected = logit_inputs.view().rows(0, count);
     ops.gather_rows(last_hidden, rows, selected);
     ops.linear(selected, lm_head ? *lm_head : *embedding, {}, logits);
@@ -370,7 +368,7 @@ size_t Decoder::workspace_bytes() const {
 
 size_t Decoder::workspace_bytes(const ModelConfig& config, DType dtype, int64_t max_tokens, int64_t max_positions, Device device) {
   const int64_t elements =
-      max_tokens * (2 * config.hidden_size + wide_width(config) + narrow_width(config)) + kMaxLogitRows * config.hidden_size;
+      max_tokens * (2 * config.hidden_size + wide_width(config) + narrow_width(config)) + Decoder::kMaxLogitRows * config.hidden_size;
   return static_cast<size_t>(elements) * dtype_size(activation_dtype(dtype, device)) +
          static_cast<size_t>(max_positions * config.head_dim) * sizeof(float) +
          (config.has_sparse_layers() ? MoeWorkspace::bytes(moe_shape(config), max_tokens) : 0);

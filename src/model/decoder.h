@@ -18,6 +18,9 @@ namespace minisgl {
 /// residuals, final RMSNorm, head. Switched by ModelConfig alone. Activations are float32 on the CPU, weights and KV `dtype`.
 class Decoder {
  public:
+  /// Most rows of one head().
+  static constexpr int64_t kMaxLogitRows = 256;
+
   /// Allocates weights (empty) in `dtype`, float32 or bfloat16, and the activations of `max_tokens` tokens in one step; on the CPU memory
   /// becomes resident where it is first touched. `max_positions` sizes the RoPE table: every position must be below it. One rank only.
   Decoder(const ModelConfig& config, DType dtype, int64_t max_tokens, int64_t max_positions, Ops& ops, Communicator& communicator);
@@ -32,7 +35,7 @@ class Decoder {
   /// Runs all layers over a batch of 1 to max_tokens tokens. Stores their keys and values in `kv`, which has one entry per layer. Returns
   /// the normalised hidden states [tokens, hidden], valid until the next call. Allocates nothing.
   Tensor forward(const ForwardBatch& batch, AttentionBackend& attention, std::span<const KvLayer> kv);
-  /// logits [rows, vocab] float32 of the hidden states in `rows` [rows] int32 (flat token indices of the last forward), 1 to 256 rows.
+  /// logits [rows, vocab] float32 of the hidden states in `rows` [rows] int32 (flat token indices of the last forward), 1 to kMaxLogitRows.
   void head(const Tensor& rows, const Tensor& logits);
 
   const ModelConfig& config() const;

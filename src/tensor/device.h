@@ -19,13 +19,6 @@ struct Device {
 /// "cpu" or "cuda:0".
 std::string device_name(Device device);
 
-/// An ordered queue of work on a device. `handle` is the driver's (a cudaStream_t); null on the CPU, where work is done when the call
-/// returns.
-struct Stream {
-  Device device;
-  void* handle = nullptr;
-};
-
 /// CUDA devices that this build and this machine offer; 0 without a driver or in a build without CUDA.
 int cuda_device_count();
 

@@ -37,10 +37,6 @@ const Kernels& kernels_of(Isa isa) {
   }
 }
 
-bool is_activation(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
-}
-
 /// Element `offset` of `tensor`.
 char* at(const Tensor& tensor, int64_t offset) {
   return static_cast<char*>(tensor.raw()) + offset * static_cast<int64_t>(dtype_size(tensor.dtype()));

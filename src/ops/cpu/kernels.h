@@ -12,7 +12,7 @@ namespace minisgl::cpu {
 
 inline constexpr int64_t kAttentionTile = 64;       ///< positions; tiles start at absolute multiples of it
 inline constexpr int64_t kAttentionBlockRows = 96;  ///< query rows that share one widened tile of keys and values
-inline constexpr int64_t kMaxSlices = 64;
+inline constexpr int64_t kMaxSlices = 64;           ///< of k: bounds the memory for partial sums
 
 /// What one block of attention needs: query rows of one batch row that share one KV head. A *query row* is (token, query head of the
 /// group); rows are numbered token * group + head. All strides are in elements.

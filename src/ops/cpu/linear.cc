@@ -52,10 +52,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-bool is_activation(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
-}
-
 void check_operands(const Tensor& x, const CpuLinearWeight& weight, const Tensor& bias) {
   MINISGL_CHECK(x.shape().rank() == 2 && x.size(1) == weight.k() && is_activation(x.dtype()), "x {} of {}, weight [{}, {}]",
                 x.shape().to_string(), dtype_name(x.dtype()), weight.n(), weight.k());

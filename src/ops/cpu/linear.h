@@ -14,6 +14,11 @@ namespace minisgl::cpu {
 // x [rows, k] float32 or bfloat16, any row stride; bias [n] float32 or empty; at most 64 slices. A float32 copy of up to 512 rows of x
 // belongs to the calling thread: it grows to the largest shape seen and is kept, so that steady state allocates nothing.
 
+/// The types that activations and KV may have.
+inline bool is_activation(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
+}
+
 /// out [rows, n] float32 or bfloat16, any row stride; must not overlap x.
 void linear(ComputePool& pool, Isa isa, const Tensor& x, const CpuLinearWeight& weight, const Tensor& bias, const Tensor& out);
 

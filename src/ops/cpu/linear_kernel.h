@@ -2,12 +2,11 @@
 
 #include <stdint.h>
 
+#include "ops/cpu/kernels.h"
+
 // What linear.cc asks of the kernel of one instruction set. Plain data only: this header is compiled with every set's flags (see simd.h).
 
 namespace minisgl::cpu {
-
-/// The most slices of k: bounds the kernel's memory for partial sums.
-constexpr int32_t kMaxSlices = 64;
 
 /// Rows of a block of x are cut into tiles of nearly equal size, so that no tile is left with a few rows: the first `rows % tiles` have one
 /// row more.
