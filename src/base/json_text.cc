@@ -1,5 +1,6 @@
 #include "base/json_text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_vie
   try {
     return ordered_json::parse(text, observe);
   } catch (const ordered_json::parse_error& error) {
-    fail(kind, "{} is not valid JSON (at byte {} of {})", what, error.byte, text.size());
+    fail(kind, "{} is not valid JSON (at byte {} of {})", what, std::min(error.byte, text.size()), text.size());
   } catch (const ordered_json::exception&) {
     fail(kind, "{} has a number that is out of range", what);
   }

@@ -1,5 +1,6 @@
 #include "checkpoint/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 #include <vector>
@@ -48,7 +49,7 @@ json parse_json(std::string_view text, const std::string& origin) {
   try {
     return json::parse(text, observe);
   } catch (const json::parse_error& error) {
-    fail(ErrorKind::kBadModel, "{} is not valid JSON (at byte {} of {})", origin, error.byte, text.size());
+    fail(ErrorKind::kBadModel, "{} is not valid JSON (at byte {} of {})", origin, std::min(error.byte, text.size()), text.size());
   } catch (const json::exception&) {
     fail(ErrorKind::kBadModel, "{}: a number in the JSON is out of range", origin);
   }

@@ -149,7 +149,12 @@ fs::path find_tokenizer_json(const fs::path& path) {
 }
 
 ordered_json parse_field(const std::string& text, const char* field, bool (ordered_json::*is_type)() const noexcept, const char* type) {
-  ordered_json value = parse_ordered_json(text, field);
+  ordered_json value;
+  try {
+    value = parse_ordered_json(text, field);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what(), field);
+  }
   if (!(value.*is_type)()) fail_param(ErrorKind::kInvalidRequest, field, "{} is not {}", field, type);
   return value;
 }
