@@ -61,7 +61,8 @@ class SchedulerTest : public ::testing::Test {
       ASSERT_LT(i, 10000) << "no progress";
       step();
     }
-    EXPECT_EQ(scheduler_->pages().free(), scheduler_->pages().count());
+    EXPECT_EQ(scheduler_->pages().free() + scheduler_->prefix_cache().cached_pages(), scheduler_->pages().count());
+    scheduler_->check_integrity();
     EXPECT_EQ(scheduler_->rows().free(), scheduler_->rows().count());
   }
 
@@ -207,7 +208,7 @@ TEST_F(SchedulerTest, EndsAtEndOfSequenceAndStopTokens) {
 }
 
 TEST_F(SchedulerTest, AbortsInEveryState) {
-  start({.max_running_requests = 2, .num_pages = 64, .page_size = 4, .max_prefill_tokens = 8});
+  start({.max_running_requests = 2, .num_pages = 64, .page_size = 4, .max_prefill_tokens = 8, .overlap = false});
   const auto decoding = add({1}, 50);
   const auto chunked = add(count_from(10, 30), 10);
   const auto waiting = add({3}, 10);
