@@ -7,23 +7,31 @@
 
 namespace minisgl {
 
+namespace {
+
+/// How many tokens at the beginning of `a` and `b` are equal, at most `count`.
+size_t common_tokens(const int32_t* a, const int32_t* b, size_t count) {
+  constexpr size_t kBlock = 64;
+  size_t i = 0;
+  while (i + kBlock <= count && std::memcmp(a + i, b + i, kBlock * sizeof(int32_t)) == 0) i += kBlock;
+  while (i < count && a[i] == b[i]) ++i;
+  return i;
+}
+
+}  // namespace
+
 RadixPrefixCache::RadixPrefixCache(PageAllocator& pages, int32_t page_size) : pages_(pages), page_size_(page_size), index_(pages.count()) {
   MINISGL_CHECK(page_size >= 1, "pages of {} tokens", page_size);
   const auto count = static_cast<size_t>(pages.count());
-  tokens_.resize(count * page_tokens());
-  links_.resize(count);
+  tokens_.resize(2 * count * page_tokens());
+  arena_pages_.resize(2 * count);
   // A node has at least one page.
   nodes_.reserve(count);
   free_nodes_.reserve(count);
-  walk_pages_.reserve(count);
+  scratch_.reserve(count);
 }
 
 // --- finding ---------------------------------------------------------------------------------------------------------------------------
-
-bool RadixPrefixCache::holds(int32_t page, const int32_t* tokens) const {
-  ++work_.pages;
-  return std::memcmp(tokens_of(page), tokens, page_tokens() * sizeof(int32_t)) == 0;
-}
 
 uint32_t RadixPrefixCache::child_hash(int32_t parent, CacheNamespace ns, const int32_t* tokens) const {
   constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
@@ -44,7 +52,10 @@ uint32_t RadixPrefixCache::child_hash(int32_t parent, CacheNamespace ns, const i
 }
 
 int32_t RadixPrefixCache::find_child(int32_t parent, CacheNamespace ns, const int32_t* tokens) const {
-  const auto matches = [&](int32_t n) { return node(n).parent == parent && node(n).ns == ns && holds(node(n).first_page, tokens); };
+  const auto matches = [&](int32_t n) {
+    return node(n).parent == parent && node(n).ns == ns &&
+           std::memcmp(run_tokens(node(n).run), tokens, page_tokens() * sizeof(int32_t)) == 0;
+  };
   return index_.find(child_hash(parent, ns, tokens), matches, work_.probes);
 }
 
@@ -52,27 +63,23 @@ int32_t RadixPrefixCache::find_child(int32_t parent, CacheNamespace ns, const in
 RadixPrefixCache::Position RadixPrefixCache::walk(CacheNamespace ns, std::span<const int32_t> tokens, std::vector<int32_t>* pages) const {
   Position position;
   const int32_t wanted = whole_pages(tokens);
-  const int32_t* next = tokens.data();
   while (position.num_pages < wanted) {
-    const int32_t child = find_child(position.node, ns, next);
+    const int32_t* rest = tokens.data() + static_cast<size_t>(position.num_pages) * page_tokens();
+    const int32_t child = find_child(position.node, ns, rest);
     if (child < 0) break;
-    ++work_.nodes;
     const Node& entered = node(child);
     const int32_t most = std::min(entered.num_pages, wanted - position.num_pages);
-    int32_t page = entered.first_page;
-    int32_t count = 0;
-    for (;;) {  // `page` is known to hold the tokens at `next`
-      if (pages != nullptr) pages->push_back(page);
-      position.last_page = page;
-      next += page_tokens();
-      if (++count == most) break;
-      page = link(page).next;
-      if (!holds(page, next)) break;
-    }
+    const size_t common = common_tokens(run_tokens(entered.run), rest, static_cast<size_t>(most) * page_tokens());
     position.node = child;
-    position.node_pages = count;
-    position.num_pages += count;
-    if (count < entered.num_pages) break;
+    position.node_pages = static_cast<int32_t>(common / page_tokens());
+    position.num_pages += position.node_pages;
+    ++work_.nodes;
+    work_.pages += static_cast<uint64_t>(position.node_pages);
+    if (pages != nullptr) {
+      const auto run = run_pages(entered).first(static_cast<size_t>(position.node_pages));
+      pages->insert(pages->end(), run.begin(), run.end());
+    }
+    if (position.node_pages < entered.num_pages) break;
   }
   return position;
 }
@@ -122,6 +129,32 @@ void RadixPrefixCache::remove_node(int32_t n) {
   free_nodes_.push_back(n);
 }
 
+/// Room for a node's pages at the end of the arena.
+int64_t RadixPrefixCache::new_run(int32_t num_pages) {
+  if (arena_end_ + num_pages > static_cast<int64_t>(arena_pages_.size())) compact();
+  const int64_t run = arena_end_;
+  arena_end_ += num_pages;
+  return run;
+}
+
+/// Moves all runs to the beginning of the arena, in their order.
+void RadixPrefixCache::compact() {
+  scratch_.clear();
+  for (int32_t n = 0; n < static_cast<int32_t>(nodes_.size()); ++n) {
+    if (node(n).num_pages > 0) scratch_.push_back(n);
+  }
+  std::sort(scratch_.begin(), scratch_.end(), [&](int32_t a, int32_t b) { return node(a).run < node(b).run; });
+  arena_end_ = 0;
+  for (const int32_t n : scratch_) {
+    Node& moved = node(n);
+    const auto count = static_cast<size_t>(moved.num_pages);
+    std::memmove(run_tokens(arena_end_), run_tokens(moved.run), count * page_tokens() * sizeof(int32_t));
+    std::memmove(arena_pages_.data() + arena_end_, arena_pages_.data() + moved.run, count * sizeof(int32_t));
+    moved.run = arena_end_;
+    arena_end_ += moved.num_pages;
+  }
+}
+
 /// The node that ends where `position` does; -1 is the root. If the position is inside a node, that is cut in two: a new node takes the
 /// upper part and the place in the parent, and the old one stays the end of the prefixes that handles name.
 int32_t RadixPrefixCache::whole_node(const Position& position) {
@@ -130,8 +163,7 @@ int32_t RadixPrefixCache::whole_node(const Position& position) {
   Node& upper = node(u);
   Node& lower = node(position.node);
   upper.parent = lower.parent;
-  upper.first_page = lower.first_page;
-  upper.last_page = position.last_page;
+  upper.run = lower.run;
   upper.num_pages = position.node_pages;
   upper.end = lower.end - lower.num_pages + position.node_pages;
   upper.children = 1;
@@ -142,9 +174,9 @@ int32_t RadixPrefixCache::whole_node(const Position& position) {
   index_.replace(upper.hash, position.node, u);
 
   lower.parent = u;
-  lower.first_page = link(position.last_page).next;
+  lower.run += position.node_pages;
   lower.num_pages -= position.node_pages;
-  lower.hash = child_hash(u, lower.ns, tokens_of(lower.first_page));
+  lower.hash = child_hash(u, lower.ns, run_tokens(lower.run));
   index_.insert(lower.hash, position.node);
   if (lower.locks == 0) {
     List& list = list_of(lower);
@@ -234,34 +266,31 @@ PrefixCache::Insertion RadixPrefixCache::insert(CacheNamespace ns, std::span<con
                                                 uint64_t last_step, std::vector<Duplicate>& duplicates) {
   const int32_t whole = whole_pages(tokens);
   MINISGL_CHECK(pages.size() >= static_cast<size_t>(whole), "{} pages for {} tokens", pages.size(), tokens.size());
-  walk_pages_.clear();
-  const Position position = walk(ns, tokens, &walk_pages_);
+  scratch_.clear();
+  const Position position = walk(ns, tokens, &scratch_);
   const int32_t existing = position.num_pages;
   const auto added = pages.subspan(static_cast<size_t>(existing), static_cast<size_t>(whole - existing));
   pages_.cache(added);
   for (int32_t i = 0; i < existing; ++i) {
     const int32_t own = pages[static_cast<size_t>(i)];
-    const int32_t tree = walk_pages_[static_cast<size_t>(i)];
+    const int32_t tree = scratch_[static_cast<size_t>(i)];
     if (own != tree) duplicates.push_back({.page_index = i, .own_page = own, .tree_page = tree});
   }
 
   int32_t n = whole_node(position);
   if (!added.empty()) {
+    const int64_t run = new_run(whole - existing);
+    std::copy_n(tokens.data() + static_cast<size_t>(existing) * page_tokens(), added.size() * page_tokens(), run_tokens(run));
+    std::copy(added.begin(), added.end(), arena_pages_.begin() + run);
     const int32_t parent = n;
     n = new_node();
     Node& leaf = node(n);
     leaf.parent = parent;
-    leaf.first_page = added.front();
-    leaf.last_page = added.back();
     leaf.num_pages = static_cast<int32_t>(added.size());
+    leaf.run = run;
     leaf.end = whole;
     leaf.ns = ns;
-    const int32_t* source = tokens.data() + static_cast<size_t>(existing) * page_tokens();
-    for (size_t i = 0; i < added.size(); ++i, source += page_tokens()) {
-      std::memcpy(tokens_of(added[i]), source, page_tokens() * sizeof(int32_t));
-      link(added[i]) = {.previous = i > 0 ? added[i - 1] : -1, .next = i + 1 < added.size() ? added[i + 1] : -1};
-    }
-    leaf.hash = child_hash(parent, ns, tokens_of(leaf.first_page));
+    leaf.hash = child_hash(parent, ns, run_tokens(run));
     index_.insert(leaf.hash, n);
     if (parent >= 0) ++node(parent).children;
     list_append(n);
@@ -295,11 +324,7 @@ int32_t RadixPrefixCache::evict(int32_t num_pages) {
     MINISGL_CHECK(leaf.children == 0 && leaf.locks == 0, "node {} with {} children and {} locks is to be evicted", n, leaf.children,
                   leaf.locks);
     const int32_t count = std::min(missing, leaf.num_pages);
-    for (int32_t i = 0; i < count; ++i) {
-      const int32_t page = leaf.last_page;
-      leaf.last_page = link(page).previous;
-      pages_.retire_cached({&page, 1}, leaf.stamp);
-    }
+    pages_.retire_cached(run_pages(leaf).last(static_cast<size_t>(count)), leaf.stamp);
     leaf.num_pages -= count;
     leaf.end -= count;
     cached_pages_ -= count;
@@ -331,16 +356,11 @@ void RadixPrefixCache::reset() {
 /// Marks the node's pages in `seen`.
 void RadixPrefixCache::check_node(int32_t n, std::vector<char>& seen) const {
   const Node& checked_node = node(n);
-  int32_t count = 0;
-  for (int32_t page = checked_node.first_page;; page = link(page).next) {
+  MINISGL_CHECK(checked_node.run >= 0 && checked_node.run + checked_node.num_pages <= arena_end_, "node {} begins at {} of {}", n,
+                checked_node.run, arena_end_);
+  for (const int32_t page : run_pages(checked_node)) {
     MINISGL_CHECK(page >= 0 && page < pages_.count() && seen[static_cast<size_t>(page)]++ == 0, "page {} is in the tree twice", page);
     MINISGL_CHECK(pages_.state(page) == PageAllocator::State::kCached, "page {} is in the tree but not cached", page);
-    if (++count == checked_node.num_pages) {
-      MINISGL_CHECK(page == checked_node.last_page, "node {} ends with page {}, not {}", n, page, checked_node.last_page);
-      break;
-    }
-    const int32_t next = link(page).next;
-    MINISGL_CHECK(next >= 0 && next < pages_.count() && link(next).previous == page, "page {} is followed by {}", page, next);
   }
   if (checked_node.parent >= 0) {
     const Node& parent = node(checked_node.parent);
@@ -349,7 +369,7 @@ void RadixPrefixCache::check_node(int32_t n, std::vector<char>& seen) const {
   }
   const int32_t begin = checked_node.parent >= 0 ? node(checked_node.parent).end : 0;
   MINISGL_CHECK(checked_node.end == begin + checked_node.num_pages, "node {} ends at page {}", n, checked_node.end);
-  MINISGL_CHECK(find_child(checked_node.parent, checked_node.ns, tokens_of(checked_node.first_page)) == n, "node {} is not found", n);
+  MINISGL_CHECK(find_child(checked_node.parent, checked_node.ns, run_tokens(checked_node.run)) == n, "node {} is not found", n);
 }
 
 /// A list has exactly the unlocked nodes, children before parents, and those in flight by stamp.

@@ -12,9 +12,10 @@ namespace minisgl {
 
 /// A radix tree over whole pages. A node is a run of pages; two children of a node differ in their first page.
 ///
-/// All memory is allocated by the constructor, by the number of pages: a page is in the tree at most once, so the tokens of a page and the
-/// links to its neighbours in its node are stored under the page number, a node names its first and last page, and a split or a cut copies
-/// nothing. Children are found in one hash table, keyed by parent and first page.
+/// A node's tokens and pages are one run of an arena, so that a match reads memory in order and a split or a cut copies nothing. Runs are
+/// added at the arena's end. It has room for twice the pages there are: when the end is reached, the runs in use are moved together, which
+/// happens at most once per pages.count() pages inserted. All memory is allocated by the constructor: 8 bytes per token, 24 per page, and
+/// 64 per node, of which there are at most as many as pages. Children are found in one hash table, keyed by parent and first page.
 ///
 /// Nodes that no one has locked are in one of two lists, from the least to the most recently used. `in_flight_` has those that a launched
 /// step may still read, by stamp; commit() moves them to `settled_`. match() and insert() move a whole path, its end first. Hence
@@ -57,9 +58,8 @@ class RadixPrefixCache final : public PrefixCache {
   /// 64 bytes. A node that is not in use has no pages and is on the stack free_nodes_.
   struct Node {
     int32_t parent = -1;  ///< -1 is the root, which is no node
-    int32_t first_page = -1;
-    int32_t last_page = -1;
     int32_t num_pages = 0;
+    int64_t run = 0;  ///< where in the arena, in pages
     int32_t end = 0;  ///< pages of the prefix that ends with this node
     int32_t children = 0;
     int32_t locks = 0;  ///< of this node's prefix and of all longer ones
@@ -70,11 +70,6 @@ class RadixPrefixCache final : public PrefixCache {
     uint64_t stamp = 0;  ///< last launched step that may read the pages; some committed one if none may
     CacheNamespace ns = 0;
   };
-  /// Neighbours of a page in its node; undefined beyond the node's ends.
-  struct PageLink {
-    int32_t previous;
-    int32_t next;
-  };
   struct List {
     int32_t oldest = -1;
     int32_t newest = -1;
@@ -83,19 +78,18 @@ class RadixPrefixCache final : public PrefixCache {
   struct Position {
     int32_t node = -1;       ///< the last node entered
     int32_t node_pages = 0;  ///< how many of its pages belong to the prefix, >= 1
-    int32_t last_page = -1;  ///< the last of them
     int32_t num_pages = 0;   ///< of the whole prefix
   };
 
   Node& node(int32_t n) { return nodes_[static_cast<size_t>(n)]; }
   const Node& node(int32_t n) const { return nodes_[static_cast<size_t>(n)]; }
-  PageLink& link(int32_t page) { return links_[static_cast<size_t>(page)]; }
-  const PageLink& link(int32_t page) const { return links_[static_cast<size_t>(page)]; }
-  int32_t* tokens_of(int32_t page) { return tokens_.data() + static_cast<size_t>(page) * page_tokens(); }
-  const int32_t* tokens_of(int32_t page) const { return tokens_.data() + static_cast<size_t>(page) * page_tokens(); }
+  int32_t* run_tokens(int64_t run) { return tokens_.data() + static_cast<size_t>(run) * page_tokens(); }
+  const int32_t* run_tokens(int64_t run) const { return tokens_.data() + static_cast<size_t>(run) * page_tokens(); }
+  std::span<const int32_t> run_pages(const Node& n) const {
+    return std::span(arena_pages_).subspan(static_cast<size_t>(n.run), static_cast<size_t>(n.num_pages));
+  }
   size_t page_tokens() const { return static_cast<size_t>(page_size_); }
   int32_t whole_pages(std::span<const int32_t> tokens) const { return static_cast<int32_t>(tokens.size() / page_tokens()); }
-  bool holds(int32_t page, const int32_t* tokens) const;
 
   uint32_t child_hash(int32_t parent, CacheNamespace ns, const int32_t* tokens) const;
   int32_t find_child(int32_t parent, CacheNamespace ns, const int32_t* tokens) const;
@@ -103,6 +97,8 @@ class RadixPrefixCache final : public PrefixCache {
   int32_t whole_node(const Position& position);
   int32_t new_node();
   void remove_node(int32_t n);
+  int64_t new_run(int32_t num_pages);
+  void compact();
   PrefixHandle handle_of(int32_t n) const;
   int32_t checked(const PrefixHandle& handle) const;
 
@@ -118,8 +114,9 @@ class RadixPrefixCache final : public PrefixCache {
 
   PageAllocator& pages_;
   int32_t page_size_;
-  std::vector<int32_t> tokens_;  // [page][page_size]
-  std::vector<PageLink> links_;  // [page]
+  std::vector<int32_t> tokens_;       // the arena: [2 * pages][page_size]
+  std::vector<int32_t> arena_pages_;  // [2 * pages]
+  int64_t arena_end_ = 0;
   std::vector<Node> nodes_;
   std::vector<int32_t> free_nodes_;
   NodeIndex index_;
@@ -130,7 +127,7 @@ class RadixPrefixCache final : public PrefixCache {
   int32_t cached_pages_ = 0;
   int32_t evictable_pages_ = 0;  // of the nodes in both lists
   int32_t in_flight_pages_ = 0;  // of the nodes in in_flight_
-  std::vector<int32_t> walk_pages_;
+  std::vector<int32_t> scratch_;
   mutable Work work_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -463,6 +464,26 @@ TEST(PrefixCacheRegression, IntegrityCheckFindsLostAndDoublyHeldPages) {
     std::vector<PrefixCache::Duplicate> duplicates;
     h.cache.insert(0, Tokens{7}, Pages{1}, 0, duplicates);
     EXPECT_THROW(h.cache.check_integrity(), Error) << "one page in two places of the tree";
+  }
+}
+
+/// Room freed by evictions is scattered over the cache's memory; what stays must survive when it is moved together.
+TEST(RadixPrefixCache, ContentSurvivesCompaction) {
+  for (const int32_t page_size : {1, 3, 16}) {
+    RadixHarness h(20, page_size);
+    const Tokens kept = counting(-500, static_cast<size_t>(page_size) * 5);
+    const PrefixHandle handle = h.keep(kept);
+    h.cache.lock(handle);
+    for (int32_t round = 0; round < 40; ++round) {
+      h.match(counting(-500, static_cast<size_t>(page_size) * static_cast<size_t>(1 + round % 5)));  // splits
+      const Tokens tokens = counting(1000 * round, static_cast<size_t>(page_size) * 7);
+      h.cache.evict(std::max(0, 7 - h.pages.free()));
+      h.keep(tokens);
+      ASSERT_EQ(h.match(tokens).num_pages, 7);
+      ASSERT_EQ(h.match(kept).num_pages, 5);
+      ASSERT_EQ(h.matched, (Pages{0, 1, 2, 3, 4}));
+      h.check();
+    }
   }
 }
 
