@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "base/error.h"
@@ -127,16 +128,33 @@ TEST(RadixPrefixCache, KeysAreCopies) {
   EXPECT_EQ(h.match({1, 2, 3}).num_pages, 3);
 }
 
-/// 400,000 first pages have some 19 pairs with equal 32-bit hashes: a cache that trusted its hash would take one for the other.
+/// Among 200,000 keys some 5 pairs have equal 32-bit hashes: a cache that trusted its hash would take one for the other. They differ in
+/// their tokens, in their namespace, or in what comes before their last page.
 TEST(RadixPrefixCache, EqualHashesAreNoHit) {
-  constexpr int32_t kCount = 400000;
-  RadixHarness h(kCount, 2);
-  for (int32_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(h.insert({i % 1000, i / 1000}).existing_pages, 0) << i;
+  constexpr size_t kKeys = 200000;
+  std::mt19937_64 random(3);
+  RadixHarness tokens_differ(kKeys, 2), namespaces_differ(kKeys, 2), parents_differ(2 * kKeys, 2);
+  std::vector<Tokens> tokens(kKeys);
+  std::vector<CacheNamespace> namespaces(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    tokens[i] = {static_cast<int32_t>(random()), static_cast<int32_t>(random()), 1, 2};
+    namespaces[i] = random();
+    const Tokens first(tokens[i].begin(), tokens[i].begin() + 2);
+    ASSERT_EQ(tokens_differ.insert(first).existing_pages, 0) << i;
+    ASSERT_EQ(namespaces_differ.insert({1, 2}, 0, namespaces[i]).existing_pages, 0) << i;
+    ASSERT_EQ(parents_differ.insert(first).existing_pages, 0) << i;
   }
-  for (int32_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(h.match({i % 1000, i / 1000}).num_pages, 1) << i;
-    ASSERT_EQ(h.matched[0], i);
+  for (size_t i = 0; i < kKeys; ++i) {
+    const auto page = static_cast<int32_t>(i);
+    const Tokens first(tokens[i].begin(), tokens[i].begin() + 2);
+    tokens_differ.match(first);
+    ASSERT_EQ(tokens_differ.matched, Pages{page});
+    namespaces_differ.match({1, 2}, namespaces[i]);
+    ASSERT_EQ(namespaces_differ.matched, Pages{page});
+    Pages row{page};
+    parents_differ.own = parents_differ.take(1);
+    row.push_back(parents_differ.own[0]);
+    ASSERT_EQ(parents_differ.cache.insert(0, tokens[i], row, 0, parents_differ.duplicates).existing_pages, 1) << i;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kvcache/prefix_cache_harness.h"
@@ -21,8 +22,8 @@ double median(std::vector<double> values) {
 }
 
 /// Prints, for the record: match and insert of 4,096 tokens and eviction per page in trees of `tree_tokens`. Pages are handed out in a
-/// random order, as after hours of use.
-void measure(int32_t page_size, int32_t tree_tokens) {
+/// random order, as after hours of use. `one_page_nodes`: the worst tree, in which every page is a node.
+void measure(int32_t page_size, int32_t tree_tokens, bool one_page_nodes) {
   constexpr int32_t kPromptTokens = 4096;
   const int32_t prompts = tree_tokens / (kPromptTokens * 3 / 4) / 2 * 2;
   const int32_t prompt_pages = kPromptTokens / page_size;
@@ -50,6 +51,12 @@ void measure(int32_t page_size, int32_t tree_tokens) {
   };
   for (const Tokens& key : keys) timed_insert(key);
   insert_us.clear();
+  for (size_t i = 0; one_page_nodes && i < keys.size(); ++i) {
+    for (int32_t pages = prompt_pages; pages-- > 1;) {
+      h.matched.clear();
+      h.cache.match(0, std::span(keys[i]).first(static_cast<size_t>(pages * page_size)), h.matched);
+    }
+  }
   const int32_t cached_tokens = h.cache.cached_pages() * page_size;
   const int32_t nodes = h.cache.num_nodes();
   for (int i = 0; i < 1000; ++i) {
@@ -76,8 +83,9 @@ void measure(int32_t page_size, int32_t tree_tokens) {
 
 TEST(LongRadixSpeed, MatchInsertAndEvict) {
   for (const int32_t page_size : {16, 1}) {
-    for (const int32_t tokens : {65'000, 250'000, 1'000'000, 4'000'000}) measure(page_size, tokens);
+    for (const int32_t tokens : {65'000, 250'000, 1'000'000, 4'000'000}) measure(page_size, tokens, false);
   }
+  for (const int32_t tokens : {65'000, 1'000'000}) measure(16, tokens, true);
 }
 
 }  // namespace
