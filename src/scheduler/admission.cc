@@ -13,7 +13,7 @@ namespace {
 /// Waiting requests that one step looks at.
 constexpr size_t kAdmissionWindow = 256;
 /// With kLpm: a request that so many later arrivals have overtaken goes before those with longer matches.
-constexpr int64_t kMaxOvertaken = 64;
+constexpr int64_t kMaxOvertaken = 16;
 
 }  // namespace
 

@@ -77,7 +77,7 @@ void SchedulerFuzz::run(int steps) {
   const double arrival = std::uniform_real_distribution<>(0.02, 0.6)(random_);
   const double abort = chance(0.5) ? 0.05 : 0;
   for (int i = 0; i < steps && error_.empty(); ++i) {
-    if (open_.size() < kMaxOpen && chance(arrival)) arrive();
+    if (open_.empty() || (open_.size() < kMaxOpen && chance(arrival))) arrive();
     if (abort > 0 && !open_.empty() && chance(abort)) {
       auto victim = open_.begin();
       std::advance(victim, draw(0, static_cast<int64_t>(open_.size()) - 1));
