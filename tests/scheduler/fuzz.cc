@@ -25,9 +25,10 @@ void mask_by_last_token(std::span<const int32_t> output, int64_t vocab_size, std
 SchedulerFuzz::SchedulerFuzz(uint64_t seed) : random_(seed), seed_(seed) {
   const int64_t page_sizes[] = {1, 1, 2, 3, 4, 8, 16};
   config_.page_size = page_sizes[draw(0, 6)];
-  const int64_t pool_tokens = chance(0.2) ? draw(4, 24) : draw(24, 300);
+  const bool crowded = chance(0.5);  // many rows for few pages: outputs outgrow the pool
+  const int64_t pool_tokens = chance(0.1) ? draw(4, 24) : crowded ? draw(30, 90) : draw(40, 300);
   config_.num_pages = std::max<int64_t>(pool_tokens / config_.page_size, chance(0.1) ? 1 : 2);
-  config_.max_running_requests = draw(1, chance(0.2) ? 2 : 9);
+  config_.max_running_requests = crowded ? draw(4, 10) : draw(1, 9);
   config_.max_prefill_tokens = chance(0.3) ? draw(1, 4) : draw(5, 80);
   config_.vocab_size = kVocab;
   config_.cache = chance(0.75) ? PrefixCacheKind::kRadix : PrefixCacheKind::kNaive;
@@ -77,7 +78,9 @@ void SchedulerFuzz::run(int steps) {
   const double arrival = std::uniform_real_distribution<>(0.02, 0.6)(random_);
   const double abort = chance(0.5) ? 0.05 : 0;
   for (int i = 0; i < steps && error_.empty(); ++i) {
-    if (open_.empty() || (open_.size() < kMaxOpen && chance(arrival))) arrive();
+    if (open_.empty() || (open_.size() < kMaxOpen && chance(arrival))) {
+      for (int64_t burst = chance(0.2) ? draw(2, 6) : 1; burst > 0; --burst) arrive();
+    }
     if (abort > 0 && !open_.empty() && chance(abort)) {
       auto victim = open_.begin();
       std::advance(victim, draw(0, static_cast<int64_t>(open_.size()) - 1));
