@@ -51,7 +51,7 @@ SchedulerFuzz::SchedulerFuzz(uint64_t seed) : random_(seed), seed_(seed) {
   settings_.seed = seed ^ 0x5EED;
   settings_.delay_probability = chance(0.3) ? 1 : 0.5;
   if (faults_) {
-    settings_.row_failure_probability = chance(0.5) ? 0.02 : 0;
+    settings_.row_failure_probability = chance(0.7) ? 0.06 : 0;
     settings_.reject_probability = chance(0.5) ? 0.02 : 0;
   }
   executor_ = std::make_unique<FakeExecutor>(settings_);
@@ -230,6 +230,10 @@ void SchedulerFuzz::check_end(const Open& open) {
     if (ends(result.token_ids[static_cast<size_t>(i)])) return set_error(fmt::format("request {} went on past its end", request.id));
   }
   if (tokens > request.max_tokens) return set_error(fmt::format("request {} has {} tokens of {}", request.id, tokens, request.max_tokens));
+  if (past_.size() < 8) {
+    past_.push_back(request.prompt_token_ids);
+    past_.back().insert(past_.back().end(), result.token_ids.begin(), result.token_ids.end());
+  }
   switch (result.finish_reason) {
     case FinishReason::kStop:
       ++endings_.stop;
@@ -253,10 +257,6 @@ void SchedulerFuzz::check_end(const Open& open) {
   }
   if (never_fits(request)) {
     return set_error(fmt::format("request {} can never fit and was not refused", request.id));
-  }
-  if (past_.size() < 8) {
-    past_.push_back(request.prompt_token_ids);
-    past_.back().insert(past_.back().end(), result.token_ids.begin(), result.token_ids.end());
   }
   if (request.sampling.logprobs >= 0 && static_cast<int64_t>(result.logprobs.size()) != tokens) {
     return set_error(fmt::format("request {}: {} log-probabilities", request.id, result.logprobs.size()));
