@@ -13,6 +13,31 @@ constexpr size_t kMaxOpen = 24;
 /// Steps without a computed token while there is work: pages and rows come back with the steps in flight, of which there are two.
 constexpr int64_t kMaxIdleSteps = 6;
 
+/// A byte-level vocabulary: id i stands for the character '!' + i.
+const Tokenizer& tokenizer() {
+  static const Tokenizer loaded = Tokenizer::load_tokenizer_json(MINISGL_TEST_DATA "/models/tiny-qwen3/tokenizer.json");
+  return loaded;
+}
+
+std::string text_of(std::span<const int32_t> ids) {
+  std::string text;
+  for (const int32_t id : ids) text += static_cast<char>('!' + id);
+  return text;
+}
+
+/// The first stop string that is complete in the text, as (tokens up to its end, index in `stops`), the longest of those that end there.
+std::optional<std::pair<size_t, size_t>> find_stop(const std::string& text, const std::vector<std::string>& stops) {
+  for (size_t end = 1; end <= text.size(); ++end) {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < stops.size(); ++i) {
+      const bool complete = std::string_view(text).substr(0, end).ends_with(stops[i]);
+      if (complete && (!found || stops[i].size() > stops[*found].size())) found = i;
+    }
+    if (found) return std::pair(end, *found);
+  }
+  return {};
+}
+
 }  // namespace
 
 void mask_by_last_token(std::span<const int32_t> output, int64_t vocab_size, std::span<uint32_t> mask) {
@@ -144,6 +169,8 @@ void SchedulerFuzz::arrive() {
     sibling->max_tokens = first->max_tokens;
     sibling->eos_token_ids = first->eos_token_ids;
     sibling->stop_token_ids = first->stop_token_ids;
+    sibling->stop = first->stop;
+    sibling->tokenizer = first->tokenizer;
     sibling->prompt_logprobs = first->prompt_logprobs;
     sibling->priority = first->priority;
     sibling->token_mask = first->token_mask;
@@ -183,6 +210,7 @@ std::shared_ptr<Request> SchedulerFuzz::make_request(const std::vector<int32_t>&
   if (chance(0.08)) {
     request->token_mask = [](std::span<const int32_t> output, std::span<uint32_t> mask) { mask_by_last_token(output, kVocab, mask); };
   }
+  if (request->sampling.min_tokens == 0 && chance(0.15)) add_stop_strings(*request);
   Open open{.request = request, .hash = FakeModel::hash(request->prompt_token_ids)};
   open.may_fail = never_fits(*request);
   if (chance(0.01)) {
@@ -192,6 +220,20 @@ std::shared_ptr<Request> SchedulerFuzz::make_request(const std::vector<int32_t>&
   open_[request->id] = std::move(open);
   scheduler_->add(request);
   return request;
+}
+
+/// Strings of what the request will give, so that they come up, and of what it will not.
+void SchedulerFuzz::add_stop_strings(Request& request) {
+  request.tokenizer = tokenizer();
+  std::vector<int32_t> sequence = request.prompt_token_ids;
+  for (int64_t i = 0; i < request.max_tokens; ++i) sequence.push_back(settings_.model.next_token(sequence, request.sampling));
+  const std::string text = text_of(std::span<const int32_t>(sequence).subspan(request.prompt_token_ids.size()));
+  for (int64_t strings = draw(1, 3); strings > 0; --strings) {
+    const auto at = static_cast<size_t>(draw(0, static_cast<int64_t>(text.size()) - 1));
+    std::string stop = text.substr(at, static_cast<size_t>(draw(1, 4)));
+    if (chance(0.4)) stop.back() = '~';
+    request.stop.push_back(std::move(stop));
+  }
 }
 
 void SchedulerFuzz::on_output(const RequestOutput& output) {
@@ -226,6 +268,22 @@ void SchedulerFuzz::check_end(const Open& open) {
     const auto in = [id](const std::vector<int32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
     return in(request.eos_token_ids) || in(request.stop_token_ids);
   };
+  const bool by_string = std::holds_alternative<std::string>(result.matched_stop);
+  if (request.tokenizer) {
+    const bool hidden = tokens > 0 && ends(result.token_ids.back());
+    const std::string text = text_of(std::span(result.token_ids).first(static_cast<size_t>(tokens - (hidden ? 1 : 0))));
+    const auto stop = find_stop(text, request.stop);
+    if (by_string != stop.has_value() || (stop && stop->first != text.size())) {
+      return set_error(fmt::format("request {}: '{}' and its stop strings do not agree", request.id, text));
+    }
+    if (stop && std::get<std::string>(result.matched_stop) != request.stop[stop->second]) {
+      return set_error(fmt::format("request {}: not the stop string that was complete", request.id));
+    }
+    const std::string shown = stop ? text.substr(0, text.size() - request.stop[stop->second].size()) : text;
+    if (result.text != shown && result.finish_reason != FinishReason::kError) {
+      return set_error(fmt::format("request {}: the text is '{}', not '{}'", request.id, result.text, shown));
+    }
+  }
   for (int64_t i = 0; i + 1 < tokens; ++i) {
     if (ends(result.token_ids[static_cast<size_t>(i)])) return set_error(fmt::format("request {} went on past its end", request.id));
   }
@@ -236,8 +294,9 @@ void SchedulerFuzz::check_end(const Open& open) {
   }
   switch (result.finish_reason) {
     case FinishReason::kStop:
-      ++endings_.stop;
-      if (tokens == 0 || !ends(result.token_ids.back())) return set_error(fmt::format("request {} did not stop", request.id));
+      ++(by_string ? endings_.stop_string : endings_.stop);
+      if (tokens == 0 || (!by_string && !ends(result.token_ids.back())))
+        return set_error(fmt::format("request {} did not stop", request.id));
       break;
     case FinishReason::kLength:
       ++endings_.length;

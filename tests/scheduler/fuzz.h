@@ -33,7 +33,7 @@ class SchedulerFuzz {
 
   /// How requests ended, over the run.
   struct Endings {
-    int64_t stop = 0, length = 0, abort = 0, error = 0;
+    int64_t stop = 0, stop_string = 0, length = 0, abort = 0, error = 0;
   };
   const Endings& endings() const { return endings_; }
 
@@ -52,6 +52,7 @@ class SchedulerFuzz {
   std::shared_ptr<Request> make_request(const std::vector<int32_t>& prompt);
   void on_output(const RequestOutput& output);
   void check_end(const Open& open);
+  void add_stop_strings(Request& request);
   void step();
   void set_error(std::string error) {
     if (error_.empty()) error_ = std::move(error);

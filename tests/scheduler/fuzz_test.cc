@@ -31,17 +31,18 @@ void fuzz(uint64_t seed, int64_t steps) {
     sum.dropped += world.stats().dropped;
     sum.evicted_pages += world.stats().evicted_pages;
     endings.stop += world.endings().stop;
+    endings.stop_string += world.endings().stop_string;
     endings.length += world.endings().length;
     endings.abort += world.endings().abort;
     endings.error += world.endings().error;
   }
   std::printf(
       "%lld steps, last seed %llu: %lld preemptions, %lld holds, %lld rows sat out, %lld tokens dropped, %lld pages evicted; "
-      "%lld stopped, %lld by length, %lld aborted, %lld failed\n",
+      "%lld stopped, %lld by a string, %lld by length, %lld aborted, %lld failed\n",
       static_cast<long long>(done), static_cast<unsigned long long>(seed - 1), static_cast<long long>(sum.preemptions),
       static_cast<long long>(sum.holds), static_cast<long long>(sum.sat_out), static_cast<long long>(sum.dropped),
-      static_cast<long long>(sum.evicted_pages), static_cast<long long>(endings.stop), static_cast<long long>(endings.length),
-      static_cast<long long>(endings.abort), static_cast<long long>(endings.error));
+      static_cast<long long>(sum.evicted_pages), static_cast<long long>(endings.stop), static_cast<long long>(endings.stop_string),
+      static_cast<long long>(endings.length), static_cast<long long>(endings.abort), static_cast<long long>(endings.error));
   // A fuzz that never reaches a mechanism says nothing about it.
   EXPECT_GT(sum.preemptions, done / 1000);
   EXPECT_GT(sum.holds, done / 1000);
@@ -49,6 +50,7 @@ void fuzz(uint64_t seed, int64_t steps) {
   EXPECT_GT(sum.dropped, done / 1000);
   EXPECT_GT(sum.evicted_pages, done / 100);
   EXPECT_GT(endings.stop, done / 1000);
+  EXPECT_GT(endings.stop_string, done / 1000);
   EXPECT_GT(endings.error, 0);
 }
 
