@@ -55,8 +55,8 @@ void fuzz(uint64_t seed, int64_t steps) {
 }
 
 /// MINISGL_TEST_FUZZ_SEED and MINISGL_TEST_FUZZ_STEPS choose other worlds and more of them; a failure names the seed of its world.
-TEST(SchedulerFuzzTest, TwoHundredThousandSteps) {
-  fuzz(static_cast<uint64_t>(environment("MINISGL_TEST_FUZZ_SEED", 1)), environment("MINISGL_TEST_FUZZ_STEPS", 200000));
+TEST(SchedulerFuzzTest, HalfAMillionSteps) {
+  fuzz(static_cast<uint64_t>(environment("MINISGL_TEST_FUZZ_SEED", 1)), environment("MINISGL_TEST_FUZZ_STEPS", 500000));
 }
 
 TEST(LongSchedulerFuzzTest, TenMillionSteps) {
