@@ -112,15 +112,18 @@ TEST_P(FixtureModel, ChunksPagesAndBatchesDoNotChangeABit) {
   }
 }
 
-TEST_P(FixtureModel, LongPromptWholeAndInChunks) {
+TEST_P(FixtureModel, LongPromptWholeInChunksAndCached) {
   const fixtures::Model model = fixtures::load(GetParam());
   if (!model.long_case) return;  // four of the models have one
   for (const int64_t chunk : {8192, 257}) {
     EngineConfig config = fixture_config(GetParam());
     config.max_prefill_tokens = chunk;
     LLM llm(config);
-    const GenerateResult result = generate_one(llm, greedy_request(model.long_case->input_ids));
-    EXPECT_EQ(result.token_ids, model.long_case->greedy) << (result.error ? result.error->message : "");
+    for (const bool cached : {false, true}) {
+      const GenerateResult result = generate_one(llm, greedy_request(model.long_case->input_ids));
+      EXPECT_EQ(result.token_ids, model.long_case->greedy) << (result.error ? result.error->message : "");
+      EXPECT_EQ(result.cached_tokens > 0, cached);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <random>
 #include <string>
@@ -22,7 +23,7 @@ enum class Arrival { kTogether, kRandom };
 
 /// One way to do the same work.
 struct Variant {
-  const char* name;
+  std::string name;
   bool overlap;
   PrefixCacheKind cache;
   int64_t budget;
@@ -36,7 +37,7 @@ struct Variant {
 // Together with three page sizes these cover every pair of settings.
 constexpr auto kRadix = PrefixCacheKind::kRadix;
 constexpr auto kNaive = PrefixCacheKind::kNaive;
-constexpr Variant kVariants[] = {
+const std::vector<Variant> kVariants = {
     {"plain, whole", false, kNaive, 8192, false, Arrival::kTogether},
     {"overlap, radix, 5", true, kRadix, 5, false, Arrival::kRandom},
     {"overlap, naive, mixed, 64", true, kNaive, 64, true, Arrival::kTogether},
@@ -45,6 +46,22 @@ constexpr Variant kVariants[] = {
     {"overlap, radix, 64, preempted", true, kRadix, 64, false, Arrival::kTogether, SchedulePolicy::kFcfs, true},
     {"naive, 5, preempted", false, kNaive, 5, true, Arrival::kRandom, SchedulePolicy::kFcfs, true},
 };
+
+std::vector<Variant> all_variants() {
+  std::vector<Variant> variants;
+  for (int i = 0; i < 128; ++i) {
+    Variant v{.name = "variant " + std::to_string(i),
+              .overlap = (i & 1) != 0,
+              .cache = (i & 2) != 0 ? kRadix : kNaive,
+              .budget = std::array<int64_t, 4>{5, 7, 64, 8192}[static_cast<size_t>(i / 4 % 4)],
+              .mixed = (i & 16) != 0,
+              .arrival = (i & 32) != 0 ? Arrival::kRandom : Arrival::kTogether,
+              .preempt = (i & 64) != 0};
+    v.policy = i % 3 == 0 ? SchedulePolicy::kLpm : SchedulePolicy::kFcfs;
+    variants.push_back(std::move(v));
+  }
+  return variants;
+}
 
 class SchedulingInvariance : public ::testing::TestWithParam<std::string> {
  protected:
@@ -150,6 +167,36 @@ class SchedulingInvariance : public ::testing::TestWithParam<std::string> {
     preemptions_ += scheduler.stats().preemptions;
   }
 
+  void check(const std::vector<Variant>& variants) {
+    const std::vector<Work> items = work(GetParam());
+    std::vector<RequestResult> reference;
+    preemptions_ = 0;
+    for (const int64_t page_size : {16, 1, 4}) {
+      EngineConfig config = fixture_config(GetParam());
+      config.page_size = page_size;
+      LLM llm(config);
+      if (reference.empty()) {  // each alone
+        std::vector<std::vector<RequestResult>> alone;
+        for (const Work& item : items) {
+          run(llm.impl(), kVariants[0], {item}, alone);
+          reference.push_back(alone.back()[0]);
+        }
+      }
+      for (const Variant& variant : variants) {
+        std::vector<std::vector<RequestResult>> passes;
+        run(llm.impl(), variant, items, passes);
+        for (size_t pass = 0; pass < passes.size(); ++pass) {
+          for (size_t i = 0; i < items.size(); ++i) {
+            SCOPED_TRACE(variant.name + ", page size " + std::to_string(page_size) + ", pass " + std::to_string(pass) + ", request " +
+                         std::to_string(i));
+            expect_equal(passes[pass][i], reference[i]);
+          }
+        }
+      }
+    }
+    EXPECT_GT(preemptions_, 0);
+  }
+
   static void expect_equal(const RequestResult& actual, const RequestResult& expected) {
     ASSERT_FALSE(actual.error) << actual.error->message;
     ASSERT_EQ(actual.token_ids, expected.token_ids);
@@ -169,36 +216,17 @@ class SchedulingInvariance : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(SchedulingInvariance, NothingChangesABit) {
-  const std::vector<Work> items = work(GetParam());
-  std::vector<RequestResult> reference;
-  preemptions_ = 0;
-  for (const int64_t page_size : {16, 1, 4}) {
-    EngineConfig config = fixture_config(GetParam());
-    config.page_size = page_size;
-    LLM llm(config);
-    if (reference.empty()) {  // each alone
-      std::vector<std::vector<RequestResult>> alone;
-      for (const Work& item : items) {
-        run(llm.impl(), kVariants[0], {item, item}, alone);
-        reference.push_back(alone.back()[0]);
-      }
-    }
-    for (const Variant& variant : kVariants) {
-      std::vector<std::vector<RequestResult>> passes;
-      run(llm.impl(), variant, items, passes);
-      for (size_t pass = 0; pass < passes.size(); ++pass) {
-        for (size_t i = 0; i < items.size(); ++i) {
-          SCOPED_TRACE(std::string(variant.name) + ", page size " + std::to_string(page_size) + ", pass " + std::to_string(pass) +
-                       ", request " + std::to_string(i));
-          expect_equal(passes[pass][i], reference[i]);
-        }
-      }
-    }
-  }
-  EXPECT_GT(preemptions_, 0);
+  check(kVariants);
+}
+
+class LongSchedulingInvariance : public SchedulingInvariance {};
+
+TEST_P(LongSchedulingInvariance, NothingChangesABitInTheWholeProduct) {
+  check(all_variants());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SchedulingInvariance, ::testing::ValuesIn(fixtures::model_names()), fixtures::test_name);
+INSTANTIATE_TEST_SUITE_P(LongAll, LongSchedulingInvariance, ::testing::ValuesIn(fixtures::model_names()), fixtures::test_name);
 
 }  // namespace
 }  // namespace minisgl
