@@ -37,7 +37,7 @@ struct RequestResult {
 /// One choice to generate. Validated before it reaches the scheduler (see validation.h), which never throws for what is in here.
 struct Request {
   // Fixed before submission.
-  uint64_t id = 0;  ///< unique among the open requests of a scheduler
+  uint64_t id = 0;  ///< the owner's name for it; the scheduler does not look at it
   std::vector<int32_t> prompt_token_ids;
   RowSampling sampling;
   int64_t max_tokens = 0;
@@ -46,7 +46,8 @@ struct Request {
   std::vector<std::string> stop;
   int prompt_logprobs = -1;
   std::optional<Tokenizer> tokenizer;  ///< nothing: no text
-  int priority = 0;                    ///< higher goes first, and is preempted last; equal ones by arrival
+  /// Higher goes first, and is preempted last; equal ones by arrival. A steady stream of higher ones keeps lower ones waiting.
+  int priority = 0;
   CacheNamespace cache_namespace = 0;  ///< what is not equal is never shared
   /// The request ends with an error (timeout) at the first step built after this moment.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();

@@ -118,8 +118,8 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason) {
   if (sequence.finished()) return;
   RequestResult& out = sequence.request->result;
   release(sequence, reason != FinishReason::kError);
+  (sequence.state == State::kWaiting ? waiting_finished_ : running_finished_) = true;
   sequence.state = State::kFinished;
-  any_finished_ = true;
   out.finish_reason = reason;
   out.queue_us = elapsed_us(sequence.arrival, sequence.admitted == Clock::time_point() ? now_ : sequence.admitted);
   if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
@@ -178,9 +178,10 @@ void Scheduler::release(Sequence& sequence, bool keep_prefix) {
 }
 
 void Scheduler::remove_finished() {
-  if (!any_finished_) return;
-  any_finished_ = false;
-  std::erase_if(waiting_, [](const auto& sequence) { return sequence->finished(); });
+  if (waiting_finished_) std::erase_if(waiting_, [](const auto& sequence) { return sequence->finished(); });
+  waiting_finished_ = false;
+  if (!running_finished_) return;
+  running_finished_ = false;
   for (auto& sequence : running_) {
     if (sequence->finished() && sequence->in_flight > 0) ended_.push_back(std::move(sequence));
   }

@@ -182,8 +182,9 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // the same; stopping ones included
   std::vector<std::unique_ptr<Sequence>> ended_;    // finished, but a launched step refers to them
   uint64_t next_arrival_number_ = 1;
-  bool any_finished_ = false;  // some of waiting_ or running_
-  size_t next_checked_ = 0;    // of waiting_: whose abort flag and deadline are looked at next
+  bool waiting_finished_ = false;  // some of waiting_
+  bool running_finished_ = false;  // some of running_
+  size_t next_checked_ = 0;        // of waiting_: whose abort flag and deadline are looked at next
   /// The request whose turn it is found no room, and nothing has changed since.
   bool admission_blocked_ = false;
   OutputLengthEstimate output_length_;
