@@ -514,7 +514,10 @@ TEST(RadixPrefixCache, DeepTreesNeedNoStack) {
   const Tokens tokens = counting(0, kDepth);
   PrefixHandle handle = h.keep(tokens);
   // Each shorter prefix splits the top node: a chain of nodes of one page.
-  for (int32_t length = kDepth; length-- > 1;) h.cache.match(0, std::span(tokens).first(static_cast<size_t>(length)), h.matched);
+  for (int32_t length = kDepth; length-- > 1;) {
+    h.matched.clear();
+    h.cache.match(0, std::span(tokens).first(static_cast<size_t>(length)), h.matched);
+  }
   EXPECT_EQ(h.cache.num_nodes(), kDepth);
   h.cache.lock(handle);
   EXPECT_EQ(h.cache.protected_pages(), kDepth);
