@@ -339,8 +339,6 @@ int32_t RadixPrefixCache::evict(int32_t num_pages) {
     if (leaf.num_pages == 0) {
       list_remove(n);
       remove_node(n);
-    } else {
-      ++leaf.generation;
     }
   }
   return freed;
