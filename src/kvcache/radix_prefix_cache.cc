@@ -69,7 +69,9 @@ RadixPrefixCache::Position RadixPrefixCache::walk(CacheNamespace ns, std::span<c
     if (child < 0) break;
     const Node& entered = node(child);
     const int32_t most = std::min(entered.num_pages, wanted - position.num_pages);
-    const size_t common = common_tokens(run_tokens(entered.run), rest, static_cast<size_t>(most) * page_tokens());
+    const size_t found = page_tokens();  // its first page, which find_child() has compared
+    const size_t common =
+        found + common_tokens(run_tokens(entered.run) + found, rest + found, static_cast<size_t>(most - 1) * page_tokens());
     position.node = child;
     position.node_pages = static_cast<int32_t>(common / page_tokens());
     position.num_pages += position.node_pages;
@@ -339,8 +341,6 @@ int32_t RadixPrefixCache::evict(int32_t num_pages) {
     if (leaf.num_pages == 0) {
       list_remove(n);
       remove_node(n);
-    } else {
-      ++leaf.generation;
     }
   }
   return freed;

@@ -14,8 +14,8 @@ namespace minisgl {
 ///
 /// A node's tokens and pages are one run of an arena, so that a match reads memory in order and a split or a cut copies nothing. Runs are
 /// added at the arena's end. It has room for twice the pages there are: when the end is reached, the runs in use are moved together, which
-/// happens at most once per pages.count() pages inserted. All memory is allocated by the constructor: 8 bytes per token, 24 per page, and
-/// 64 per node, of which there are at most as many as pages. Children are found in one hash table, keyed by parent and first page.
+/// happens at most once per pages.count() pages inserted. All memory is allocated by the constructor: 8 bytes per token, and at most 112
+/// per page, 64 of them for a node. Children are found in one hash table, keyed by parent and first page.
 ///
 /// Nodes that no one has locked are in one of two lists, from the least to the most recently used. `in_flight_` has those that a launched
 /// step may still read, by stamp; commit() moves them to `settled_`. match() and insert() move a whole path, its end first. Hence

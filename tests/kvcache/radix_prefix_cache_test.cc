@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -423,8 +424,8 @@ TEST(PrefixCacheRegression, OnlyPagesTheCallerOwnsBecomeTheTrees) {
   std::vector<PrefixCache::Duplicate> duplicates;
   EXPECT_THROW(h.cache.insert(0, Tokens{5, 6}, Pages{0, 1}, 0, duplicates), Error) << "pages of another prefix";
   EXPECT_THROW(h.cache.insert(0, Tokens{5, 6}, Pages{4, 5}, 0, duplicates), Error) << "free pages";
-  EXPECT_THROW(h.cache.insert(0, Tokens{5, 6}, Pages{4}, 0, duplicates), Error) << "fewer pages than tokens";
-  const Pages own = h.take(1);
+  const Pages own = h.take(2);
+  EXPECT_THROW(h.cache.insert(0, Tokens{5, 6}, std::span(own).first(1), 0, duplicates), Error) << "fewer pages than tokens";
   EXPECT_THROW(h.cache.insert(0, Tokens{5, 6}, Pages{own[0], own[0]}, 0, duplicates), Error) << "one page twice";
   EXPECT_EQ(h.cache.matched_pages(0, Tokens{5, 6}), 0);
 }
@@ -437,8 +438,8 @@ TEST(PrefixCacheRegression, HandleOfAnEvictedPrefixIsRefused) {
   const PrefixHandle part = h.match({1, 2});
   h.cache.evict(1);
   EXPECT_THROW(h.cache.lock(part), Error);
-  h.keep({5, 6});
-  EXPECT_THROW(h.cache.lock(part), Error) << "the node is another prefix now";
+  h.keep({5});
+  EXPECT_THROW(h.cache.lock(part), Error) << "the node is another prefix of the same length now";
   h.check();
 }
 
@@ -456,8 +457,10 @@ TEST(PrefixCacheRegression, EvictionOrderDependsOnTheCallsAlone) {
   EXPECT_EQ(order[0], order[1]);
 }
 
-/// A check that only compares totals, or nothing at all, sees none of these.
+/// A check that compares nothing sees none of these, and one of totals only the first.
 TEST(PrefixCacheRegression, IntegrityCheckFindsLostAndDoublyHeldPages) {
+  const int32_t page = 1;
+  std::vector<PrefixCache::Duplicate> duplicates;
   {
     RadixHarness h(8, 1);
     h.keep({1, 2, 3});
@@ -467,23 +470,24 @@ TEST(PrefixCacheRegression, IntegrityCheckFindsLostAndDoublyHeldPages) {
   {
     RadixHarness h(8, 1);
     h.keep({1, 2, 3});
-    const int32_t page = 1;
+    h.pages.cache(h.take(1));
     h.pages.retire_cached({&page, 1}, 0);
     EXPECT_THROW(h.cache.check_integrity(), Error) << "a free page in the tree";
-    h.take(6);
+    h.take(5);
     EXPECT_THROW(h.cache.check_integrity(), Error) << "a request's page in the tree";
   }
   {
     RadixHarness h(8, 1);
     h.keep({1, 2, 3});
-    int32_t page = 1;
+    h.pages.cache(h.take(1));
     h.pages.retire_cached({&page, 1}, 0);
-    ASSERT_TRUE(h.pages.allocate({&page, 1}));
-    std::vector<PrefixCache::Duplicate> duplicates;
-    h.cache.insert(0, Tokens{7}, Pages{1}, 0, duplicates);
+    EXPECT_EQ(h.take(1), Pages{page});
+    h.cache.insert(0, Tokens{7}, Pages{page}, 0, duplicates);
     EXPECT_THROW(h.cache.check_integrity(), Error) << "one page in two places of the tree";
   }
 }
+
+// --- cost ------------------------------------------------------------------------------------------------------------------------------
 
 /// Room freed by evictions is scattered over the cache's memory; what stays must survive when it is moved together.
 TEST(RadixPrefixCache, ContentSurvivesCompaction) {
@@ -505,8 +509,6 @@ TEST(RadixPrefixCache, ContentSurvivesCompaction) {
   }
 }
 
-// --- cost ------------------------------------------------------------------------------------------------------------------------------
-
 /// Long shared conversations in chunks: nothing may recurse over the depth of the tree.
 TEST(RadixPrefixCache, DeepTreesNeedNoStack) {
   constexpr int32_t kDepth = 20000;
@@ -514,7 +516,10 @@ TEST(RadixPrefixCache, DeepTreesNeedNoStack) {
   const Tokens tokens = counting(0, kDepth);
   PrefixHandle handle = h.keep(tokens);
   // Each shorter prefix splits the top node: a chain of nodes of one page.
-  for (int32_t length = kDepth; length-- > 1;) h.cache.match(0, std::span(tokens).first(static_cast<size_t>(length)), h.matched);
+  for (int32_t length = kDepth; length-- > 1;) {
+    h.matched.clear();
+    h.cache.match(0, std::span(tokens).first(static_cast<size_t>(length)), h.matched);
+  }
   EXPECT_EQ(h.cache.num_nodes(), kDepth);
   h.cache.lock(handle);
   EXPECT_EQ(h.cache.protected_pages(), kDepth);
@@ -524,7 +529,7 @@ TEST(RadixPrefixCache, DeepTreesNeedNoStack) {
   h.check();
 }
 
-/// Counted, not timed: the nodes, pages and hash slots that match and evict touch in trees of 1,000 to 64,000 pages.
+/// Counted, not timed: the nodes, pages and hash slots that match, evict and insert touch in trees of 1,000 to 64,000 pages.
 TEST(RadixPrefixCache, CostDoesNotGrowWithTheTree) {
   constexpr int32_t kPrefixPages = 16;
   constexpr uint64_t kOperations = 50;
@@ -551,6 +556,13 @@ TEST(RadixPrefixCache, CostDoesNotGrowWithTheTree) {
     EXPECT_EQ(after.pages - before.pages, 10u * kPrefixPages);
     EXPECT_LE(after.nodes - before.nodes, 20u);
     EXPECT_EQ(after.probes - before.probes, 0u);
+
+    before = h.cache.work();
+    for (int32_t i = 0; i < 10; ++i) h.keep(prompt(prefixes + i));
+    after = h.cache.work();
+    EXPECT_EQ(after.pages - before.pages, 10u * kPrefixPages);
+    EXPECT_LE(after.nodes - before.nodes, 40u);
+    EXPECT_LE(after.probes - before.probes, 40u);
   }
 }
 
