@@ -94,7 +94,6 @@ constexpr std::array kFlags = {
     FlagSpec{"config", FlagType::kString, kGeneral, "FILE", "", "TOML file with flags as keys (max-tokens = 64). Command line and environment win.", kAllCommands},
     FlagSpec{"log-level", FlagType::kString, kGeneral, "L", "info", "trace, debug, info, warning, error or off.", kAllCommands},
     FlagSpec{"log-format", FlagType::kString, kGeneral, "F", "text", "text or json.", kAllCommands},
-    FlagSpec{"log-prompts", FlagType::kBool, kGeneral, "", "", "Allow prompts in log lines.", kEngineCommands},
     FlagSpec{"quiet", FlagType::kBool, kGeneral, "", "", "Only errors on stderr.", kAllCommands},
     FlagSpec{"print-config", FlagType::kBool, kGeneral, "", "", "Print the flags in force as TOML and exit.", kAllCommands},
     FlagSpec{"help", FlagType::kBool, kGeneral, "", "", "Show this text.", kAllCommands},

@@ -136,6 +136,19 @@ TEST(GenerateTest, InfoDoctorCheckAndBenchRun) {
   EXPECT_EQ(records[0]["samples"].size(), 3u);
 }
 
+TEST(SmolLm2Test, AnAnswerNeedsLessThan450Megabytes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "NOT RUN: a sanitizer multiplies memory";
+#endif
+  const char* model = std::getenv("MINISGL_TEST_SMOLLM2");
+  if (model == nullptr) GTEST_SKIP() << "NOT RUN: MINISGL_TEST_SMOLLM2 is not set";
+  const ProgramResult result =
+      run_program({"generate", "--model", model, "--chat", "--prompt", "What is the capital of France?", "--max-tokens", "16"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("Paris"), std::string::npos) << result.out;
+  EXPECT_LT(largest_child_bytes(), int64_t{450} * 1000 * 1000);
+}
+
 TEST(ChatTest, AConversationKeepsItsHistoryAndObeysCommands) {
   const ProgramResult result = run_program({"chat", "--model", fixture("tiny-qwen3"), "--max-tokens", "5"}, "", "",
                                            "Hi\n/set temperature hot\n/set temperature 0\n/nonsense\n/reset\nHi\n/exit\nnot reached\n");

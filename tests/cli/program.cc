@@ -1,5 +1,6 @@
 #include "cli/program.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <iterator>
@@ -13,6 +14,12 @@ std::string read_file(const std::filesystem::path& path) {
 
 std::string fixture(const std::string& model) {
   return std::string(MINISGL_TEST_DATA) + "/models/" + model;
+}
+
+int64_t largest_child_bytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
 }
 
 namespace {

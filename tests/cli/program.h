@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,9 @@ class TemporaryFolder {
 /// Runs `minisgl arguments...`. `prefix` stands before the command in the shell ("MINISGL_X=1"), `suffix` behind it ("> /dev/full").
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& prefix = "", const std::string& suffix = "",
                           const std::string& input = "");
+
+/// Most memory that any program run so far by this process was resident with.
+int64_t largest_child_bytes();
 
 /// The folder of a tiny model.
 std::string fixture(const std::string& model);
