@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "scheduler/scheduler.h"
 
 namespace minisgl {
@@ -46,6 +47,7 @@ void Scheduler::stop(Sequence& sequence) {
 /// Its place in the queue is that of its arrival. What it computed stays matchable for as long as nobody needs the room; the rest is
 /// computed again, with the output so far as part of the prompt.
 void Scheduler::requeue(Sequence& sequence) {
+  MINISGL_CHECK(sequence.in_flight == 0);
   release(sequence, true);
   sequence.state = State::kWaiting;
   sequence.computed_tokens = sequence.committed_tokens = sequence.prefill_tokens = 0;
