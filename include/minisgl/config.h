@@ -37,6 +37,13 @@ struct EngineConfig {
   std::optional<int64_t> page_size;
   /// Most prompt tokens computed in one step.
   int64_t max_prefill_tokens = 8192;
+  std::string cache_type = "radix";      ///< radix (what requests begin with alike is computed once), naive (no prefix cache)
+  std::string schedule_policy = "fcfs";  ///< fcfs (by arrival), lpm (the longest cached prefix first; nobody is overtaken for ever)
+  /// expected: requests are admitted for the output that is likely, and the newest are preempted and computed again where it was not
+  /// enough; full: for max_tokens, and nothing is ever preempted.
+  std::string admission = "expected";
+  bool mixed_steps = false;  ///< prompts and running requests share a step; otherwise prompts come first
+  bool overlap = true;       ///< the next step is built while one runs
   /// CPU threads, the calling one included; 0: the CPUs this process may use.
   int threads = 0;
 };

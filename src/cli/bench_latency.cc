@@ -80,6 +80,7 @@ int run_bench_latency(const Flags& flags) {
   const ModelConfig config = load_model_config(resolve_model_path(engine.model, engine.revision));
   const DType dtype = resolve_dtype(engine, config);
   engine.tokenizer = "none";
+  engine.cache_type = "naive";  // the same prompt again and again must be computed each time
   if (!engine.max_model_len.has_value()) engine.max_model_len = std::min(config.max_position_embeddings, prompt_tokens + output_tokens + 1);
   const std::string model = engine.model;
 

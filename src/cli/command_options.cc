@@ -64,6 +64,11 @@ EngineConfig engine_config(const Flags& flags) {
   config.num_pages = flags.get_int("num-pages");
   config.page_size = flags.get_int("page-size");
   config.max_prefill_tokens = flags.get_int("max-prefill-tokens").value_or(config.max_prefill_tokens);
+  config.cache_type = flags.get_string("cache-type", config.cache_type);
+  config.schedule_policy = flags.get_string("schedule-policy", config.schedule_policy);
+  config.admission = flags.get_string("admission", config.admission);
+  config.mixed_steps = flags.get_bool("mixed-steps");
+  config.overlap = !flags.get_bool("no-overlap");
   config.threads = check_threads(flags.get_int("threads").value_or(0));
   return config;
 }

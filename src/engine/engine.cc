@@ -21,6 +21,10 @@ void check_range(const char* flag, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high) fail_param(ErrorKind::kUsage, flag, "--{} is {}; allowed is {} to {}", flag, value, low, high);
 }
 
+void check_choice(const char* flag, const std::string& value, const char* one, const char* other) {
+  if (value != one && value != other) fail_param(ErrorKind::kUsage, flag, "--{} is '{}'; allowed are {}, {}", flag, value, one, other);
+}
+
 CacheGroup cache_group(const EngineConfig& config, const ModelConfig& model, DType dtype) {
   CacheGroup group{.layers = std::vector<int>(static_cast<size_t>(model.num_layers)),
                    .page_size = static_cast<int>(resolve_page_size(config)),
@@ -66,6 +70,9 @@ void check_engine_config(const EngineConfig& config) {
   if (config.max_model_len) check_range("max-model-len", *config.max_model_len, 2, kMaxLength);
   if (config.num_pages) check_range("num-pages", *config.num_pages, 1, kMaxLength);
   if (config.page_size) check_range("page-size", *config.page_size, 1, 4096);
+  check_choice("cache-type", config.cache_type, "radix", "naive");
+  check_choice("schedule-policy", config.schedule_policy, "fcfs", "lpm");
+  check_choice("admission", config.admission, "expected", "full");
   if (!(config.memory_ratio > 0 && config.memory_ratio <= 1)) {
     fail_param(ErrorKind::kUsage, "memory-ratio", "--memory-ratio is {}; allowed is more than 0 and at most 1", config.memory_ratio);
   }

@@ -10,6 +10,7 @@ IdAllocator::IdAllocator(std::string name, int32_t count) : name_(std::move(name
   MINISGL_CHECK(count >= 0, "{} {}s", count, name_);
   state_.assign(static_cast<size_t>(count), State::kFree);
   free_.reserve(static_cast<size_t>(count));
+  retired_.reserve(static_cast<size_t>(count));
   for (int32_t id = count - 1; id >= 0; --id) free_.push_back(id);
 }
 
@@ -24,12 +25,21 @@ bool IdAllocator::allocate(std::span<int32_t> ids) {
   return true;
 }
 
-void IdAllocator::retire(std::span<const int32_t> ids, uint64_t last_step) {
-  MINISGL_DCHECK(retired_.empty() || retired_.back().last_step <= last_step, "stamp {} after {}", last_step, retired_.back().last_step);
+void IdAllocator::cache(std::span<const int32_t> ids) {
+  for (const int32_t id : ids) {
+    MINISGL_CHECK(id >= 0 && id < count() && state(id) == State::kOwned, "{} {} is cached but not owned", name_, id);
+    state_[static_cast<size_t>(id)] = State::kCached;
+    ++cached_;
+  }
+}
+
+void IdAllocator::retire_from(State from, std::span<const int32_t> ids, uint64_t last_step) {
   // Backwards, so that a sequence's first page, the one surely touched, is the first to be handed out again.
   for (size_t i = ids.size(); i-- > 0;) {
     const int32_t id = ids[i];
-    MINISGL_CHECK(id >= 0 && id < count() && state(id) == State::kOwned, "{} {} is retired but not owned", name_, id);
+    MINISGL_CHECK(id >= 0 && id < count() && state(id) == from, "{} {} is retired but not {}", name_, id,
+                  from == State::kOwned ? "owned" : "cached");
+    cached_ -= from == State::kCached ? 1 : 0;
     if (last_step <= committed_step_) {
       release(id);
     } else {
@@ -42,10 +52,11 @@ void IdAllocator::retire(std::span<const int32_t> ids, uint64_t last_step) {
 void IdAllocator::commit(uint64_t step) {
   MINISGL_DCHECK(step >= committed_step_, "step {} after {}", step, committed_step_);
   committed_step_ = step;
-  while (!retired_.empty() && retired_.front().last_step <= step) {
-    release(retired_.front().id);
-    retired_.pop_front();
-  }
+  std::erase_if(retired_, [&](const Retired& retired) {
+    if (retired.last_step > step) return false;
+    release(retired.id);
+    return true;
+  });
 }
 
 void IdAllocator::release(int32_t id) {
@@ -62,8 +73,13 @@ void IdAllocator::check_integrity() const {
     MINISGL_CHECK(state(retired.id) == State::kRetired && seen[static_cast<size_t>(retired.id)]++ == 0, "retired {} {}", name_, retired.id);
   }
   int32_t owned_ids = 0;
-  for (const State s : state_) owned_ids += s == State::kOwned ? 1 : 0;
-  MINISGL_CHECK(owned_ids == owned(), "{} of {} {}s are owned; {} free, {} retired", owned_ids, count(), name_, free(), retired());
+  int32_t cached_ids = 0;
+  for (const State s : state_) {
+    owned_ids += s == State::kOwned ? 1 : 0;
+    cached_ids += s == State::kCached ? 1 : 0;
+  }
+  MINISGL_CHECK(owned_ids == owned() && cached_ids == cached(), "{} of {} {}s are owned, {} cached; {} free, {} retired", owned_ids,
+                count(), name_, cached_ids, free(), retired());
 }
 
 }  // namespace minisgl

@@ -43,6 +43,21 @@ std::vector<int32_t> end_of_sequence_ids(const ModelConfig& model, const Tokeniz
   return ids;
 }
 
+SchedulerConfig scheduler_config(const EngineConfig& config, const MemoryPlan& plan, int64_t vocab_size) {
+  SchedulerConfig scheduler;
+  scheduler.max_running_requests = config.max_running_requests;
+  scheduler.num_pages = plan.num_pages;
+  scheduler.page_size = plan.page_size;
+  scheduler.max_prefill_tokens = std::min(config.max_prefill_tokens, plan.max_step_tokens);
+  scheduler.vocab_size = vocab_size;
+  scheduler.cache = config.cache_type == "naive" ? PrefixCacheKind::kNaive : PrefixCacheKind::kRadix;
+  scheduler.policy = config.schedule_policy == "lpm" ? SchedulePolicy::kLpm : SchedulePolicy::kFcfs;
+  scheduler.admission = config.admission == "full" ? AdmissionPolicy::kFull : AdmissionPolicy::kExpected;
+  scheduler.mixed_steps = config.mixed_steps;
+  scheduler.overlap = config.overlap;
+  return scheduler;
+}
+
 }  // namespace
 
 const char* finish_reason_name(FinishReason reason) {
@@ -86,13 +101,8 @@ LLM::LLM(EngineConfig config) : impl_(std::make_unique<Impl>()) {
                  .eos_token_ids = end_of_sequence_ids(model, impl.tokenizer),
                  .generation = model.generation,
                  .tokenizer = impl.tokenizer.tokenizer};
-  impl.scheduler =
-      std::make_unique<Scheduler>(impl.engine->executor(),
-                                  SchedulerConfig{.max_running_requests = impl.config.max_running_requests,
-                                                  .num_pages = plan.num_pages,
-                                                  .page_size = plan.page_size,
-                                                  .max_prefill_tokens = std::min(impl.config.max_prefill_tokens, plan.max_step_tokens)},
-                                  [&impl](const RequestOutput& output) { impl.on_output(output); });
+  impl.scheduler = std::make_unique<Scheduler>(impl.engine->executor(), scheduler_config(impl.config, plan, model.vocab_size),
+                                               [&impl](const RequestOutput& output) { impl.on_output(output); });
 }
 
 LLM::~LLM() = default;

@@ -10,21 +10,9 @@ namespace minisgl {
 
 namespace {
 
-int64_t microseconds(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
-}
-
-TokenLogprob token_logprob(const RowLogprobs& row, int32_t token_id, const StepResult& result) {
-  TokenLogprob out{.token_id = token_id, .logprob = row.token_logprob, .top = {}};
-  for (int32_t i = row.top_begin; i < row.top_begin + row.top_count; ++i) {
-    out.top.emplace_back(result.top_ids[static_cast<size_t>(i)], result.top_logprobs[static_cast<size_t>(i)]);
-  }
-  return out;
-}
-
-bool contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
+/// Waiting requests whose abort flag and deadline are looked at in one step; all are within waiting() / kChecksPerStep steps, and each when
+/// its turn to be admitted comes.
+constexpr size_t kChecksPerStep = 256;
 
 }  // namespace
 
@@ -33,245 +21,125 @@ Scheduler::Scheduler(Executor& executor, const SchedulerConfig& config, OutputHa
       config_(config),
       on_output_(std::move(on_output)),
       pages_("page", static_cast<int32_t>(config.num_pages)),
-      rows_("row", static_cast<int32_t>(config.max_running_requests)) {
-  running_.reserve(static_cast<size_t>(config.max_running_requests));
+      rows_("row", static_cast<int32_t>(config.max_running_requests)),
+      cache_(make_prefix_cache(config.cache, pages_, static_cast<int32_t>(config.page_size))),
+      max_in_flight_(config.overlap && executor.max_in_flight() > 1 ? 2 : 1) {
+  MINISGL_CHECK(config.max_prefill_tokens > 0 && config.expected_output_floor_tokens >= 2 && config.output_insertion_tokens > 0);
+  const auto rows = static_cast<size_t>(config.max_running_requests);
+  running_.reserve(rows);
+  ended_.reserve(rows);
+  decode_rows_.reserve(rows);
+  in_flight_.reserve(max_in_flight_ + 1);
+  for (size_t i = 0; i < max_in_flight_ + 1; ++i) {
+    auto step = std::make_unique<LaunchedStep>();
+    step->rows.reserve(rows);
+    step->samples.reserve(rows);
+    spare_.push_back(std::move(step));
+  }
 }
 
 Scheduler::~Scheduler() = default;
 
 void Scheduler::add(std::shared_ptr<Request> request) {
-  auto sequence = std::make_unique<Sequence>(std::move(request));
-  sequence->arrival = Clock::now();
-  MINISGL_CHECK(sequence->prompt_tokens() > 0 && sequence->request->max_tokens > 0);
-  MINISGL_CHECK(sequence->prompt_tokens() + sequence->request->max_tokens <= config_.num_pages * config_.page_size,
-                "a request that can never fit was not refused");
-  waiting_.push_back(std::move(sequence));
-}
-
-void Scheduler::abort_all() {
-  for (auto& sequence : waiting_) sequence->request->abort = true;
-  for (auto& sequence : running_) sequence->request->abort = true;
-  finish_aborted();
+  auto sequence = std::make_unique<Sequence>(std::move(request), next_arrival_number_++);
+  now_ = sequence->arrival = Clock::now();
+  MINISGL_CHECK(sequence->prompt_tokens > 0 && sequence->request->max_tokens > 0);
+  if (pages_of(sequence->max_length()) > config_.num_pages) {
+    fail(*sequence, ErrorKind::kContextLengthExceeded,
+         fmt::format("{} prompt tokens and {} of output can never fit: the KV pool holds {} tokens ({} pages of {})",
+                     sequence->prompt_tokens, sequence->request->max_tokens, config_.num_pages * config_.page_size, config_.num_pages,
+                     config_.page_size));
+    return;
+  }
+  enqueue(std::move(sequence));
 }
 
 void Scheduler::step() {
-  finish_aborted();
-  if (!has_work()) return;
+  now_ = Clock::now();
+  end_requests_on_demand();
   if (!fatal_error_.empty()) {
-    for (auto& sequence : waiting_) fail(*sequence, fatal_error_);
-    for (auto& sequence : running_) fail(*sequence, fatal_error_);
+    fail_all(fatal_error_);
     remove_finished();
-    return;
   }
-  build_step();
-  MINISGL_CHECK(!plan_.rows.empty(), "{} requests wait, {} run, and no step can be built", waiting(), running());
-  last_launched_step_ = plan_.step;
-  const StepHandle handle = executor_.launch(plan_);
-  commit(handle->wait(Clock::time_point::max()));
-  pages_.commit(plan_.step);
-  rows_.commit(plan_.step);
-  remove_finished();
+  if (!has_work()) return;
+  const bool launched = launch_step();
+  if (!in_flight_.empty() && (in_flight_.size() == max_in_flight_ || !launched)) {
+    commit_oldest();
+  } else {
+    MINISGL_CHECK(launched, "{} requests wait, {} run, and no step can be built", waiting(), running());
+  }
 #ifndef NDEBUG
-  pages_.check_integrity();
-  rows_.check_integrity();
+  check_integrity();
 #endif
 }
 
-void Scheduler::finish_aborted() {
-  for (auto& sequence : waiting_) {
-    if (sequence->request->abort) finish(*sequence, FinishReason::kAbort);
-  }
-  for (auto& sequence : running_) {
-    if (sequence->request->abort) finish(*sequence, FinishReason::kAbort);
+bool Scheduler::launch_step() {
+  if (!build_step()) return false;
+  last_launched_step_ = plan_.step;
+  ++stats_.steps;
+  building_->step = plan_.step;
+  building_->awaits_masks = plan_.late_sampling;
+  building_->handle = executor_.launch(plan_);
+  in_flight_.push_back(std::move(building_));
+  if (in_flight_.size() == 1) bring_masks();
+  return true;
+}
+
+void Scheduler::abort_all() {
+  now_ = Clock::now();
+  for (auto& sequence : waiting_) finish(*sequence, FinishReason::kAbort);
+  for (auto& sequence : running_) finish(*sequence, FinishReason::kAbort);
+  remove_finished();
+  while (!in_flight_.empty()) commit_oldest();
+}
+
+void Scheduler::end_requests_on_demand() {
+  for (auto& sequence : running_) end_on_demand(*sequence);
+  const size_t checks = std::min(waiting_.size(), kChecksPerStep);
+  for (size_t i = 0; i < checks; ++i) {
+    if (next_checked_ >= waiting_.size()) next_checked_ = 0;
+    end_on_demand(*waiting_[next_checked_++]);
   }
   remove_finished();
 }
 
-void Scheduler::remove_finished() {
-  const auto finished = [](const std::unique_ptr<Sequence>& sequence) { return sequence->finished; };
-  std::erase_if(waiting_, finished);
-  std::erase_if(running_, finished);
+/// True if the request has ended because its client does not want it any more, or not so late.
+bool Scheduler::end_on_demand(Sequence& sequence) {
+  if (sequence.request->abort.load(std::memory_order_relaxed)) {
+    finish(sequence, FinishReason::kAbort);
+  } else if (now_ >= sequence.request->deadline) {
+    fail(sequence, ErrorKind::kTimeout, fmt::format("the deadline passed after {} output tokens", sequence.output_tokens()));
+  }
+  return sequence.finished();
 }
 
-// --- building a step -------------------------------------------------------------------------------------------------------------------
-
-void Scheduler::build_step() {
-  plan_.clear();
-  plan_.step = last_launched_step_ + 1;
-  batch_.clear();
-  sample_sequence_.clear();
-  target_sequence_.clear();
-  if (!build_prefill()) build_decode();
-}
-
-/// Prompts that are begun, then waiting ones in order of arrival until one finds no room: a large request is never overtaken for ever.
-bool Scheduler::build_prefill() {
-  int64_t budget = config_.max_prefill_tokens;
-  for (auto& sequence : running_) {
-    if (!sequence->in_prefill() || budget == 0) continue;
-    const int64_t tokens = std::min(budget, sequence->prompt_tokens() - sequence->computed_tokens);
-    add_row(*sequence, tokens);
-    budget -= tokens;
-  }
-  while (budget > 0 && !waiting_.empty() && admit(*waiting_.front())) {
-    Sequence& sequence = *running_.emplace_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    const int64_t tokens = std::min(budget, sequence.prompt_tokens());
-    add_row(sequence, tokens);
-    budget -= tokens;
-  }
-  plan_.num_prefill_rows = static_cast<int32_t>(plan_.rows.size());
-  return !plan_.rows.empty();
-}
-
-void Scheduler::build_decode() {
-  for (auto& sequence : running_) add_row(*sequence, 1);
-}
-
-/// Takes a row and all pages, and adds what the executor must know of the new row to the plan. False if there is no room.
-bool Scheduler::admit(Sequence& sequence) {
-  const Request& request = *sequence.request;
-  const int64_t tokens = sequence.prompt_tokens() + request.max_tokens;
-  const int64_t num_pages = (tokens + config_.page_size - 1) / config_.page_size;
-  if (rows_.free() == 0 || pages_.free() < num_pages) return false;
-  sequence.pages.resize(static_cast<size_t>(num_pages));
-  rows_.allocate({&sequence.row, 1});
-  pages_.allocate(sequence.pages);
-  sequence.admitted = Clock::now();
-
-  for (size_t i = 0; i < sequence.pages.size(); ++i) {
-    plan_.page_deltas.push_back({.row = sequence.row, .page_index = static_cast<int32_t>(i), .page = sequence.pages[i]});
-  }
-  plan_.token_writes.push_back({.row = sequence.row,
-                                .position = 0,
-                                .begin = static_cast<int32_t>(plan_.token_ids.size()),
-                                .count = static_cast<int32_t>(sequence.prompt_tokens())});
-  plan_.token_ids.insert(plan_.token_ids.end(), request.prompt_token_ids.begin(), request.prompt_token_ids.end());
-  plan_.sampling_deltas.push_back({.row = sequence.row, .sampling = request.sampling});
-  return true;
-}
-
-/// Adds the next `num_tokens` of a sequence to the batch, and the logits they are wanted for: of the last known token a sample, of prompt
-/// tokens the log-probability of the prompt token that follows.
-void Scheduler::add_row(Sequence& sequence, int64_t num_tokens) {
-  const int64_t begin = sequence.computed_tokens;
-  const int64_t end = begin + num_tokens;
-  const auto first_token = static_cast<int32_t>(plan_.num_tokens());
-  plan_.rows.push_back({.row = sequence.row, .position = static_cast<int32_t>(begin), .num_tokens = static_cast<int32_t>(num_tokens)});
-  batch_.push_back(&sequence);
-  for (int64_t p = begin; p < end; ++p) {
-    const int64_t page = sequence.pages[static_cast<size_t>(p / config_.page_size)];
-    plan_.slots.push_back(static_cast<int32_t>(page * config_.page_size + p % config_.page_size));
-  }
-
-  const Request& request = *sequence.request;
-  if (request.prompt_logprobs >= 0) {
-    for (int64_t p = begin; p < std::min(end, sequence.prompt_tokens() - 1); ++p) {
-      plan_.targets.push_back({.logit_row = static_cast<int32_t>(plan_.logit_rows.size()),
-                               .token_id = request.prompt_token_ids[static_cast<size_t>(p) + 1],
-                               .top = request.prompt_logprobs});
-      plan_.logit_rows.push_back(first_token + static_cast<int32_t>(p - begin));
-      target_sequence_.push_back(&sequence);
-    }
-  }
-  if (end == sequence.length()) {
-    plan_.samples.push_back(
-        {.logit_row = static_cast<int32_t>(plan_.logit_rows.size()), .row = sequence.row, .position = static_cast<int32_t>(end)});
-    plan_.logit_rows.push_back(first_token + static_cast<int32_t>(num_tokens) - 1);
-    sample_sequence_.push_back(&sequence);
-  }
-  sequence.computed_tokens = end;
-}
-
-// --- committing a step -----------------------------------------------------------------------------------------------------------------
-
-void Scheduler::commit(const StepResult& result) {
-  if (result.status == StepResult::Status::kRejected) {
-    for (Sequence* sequence : batch_) fail(*sequence, result.message);
-    return;
-  }
-  if (result.status == StepResult::Status::kFatal) {
-    fatal_error_ = result.message.empty() ? "the engine has failed" : result.message;
-    spdlog::error("{}", fatal_error_);
-    for (auto& sequence : waiting_) fail(*sequence, fatal_error_);
-    for (auto& sequence : running_) fail(*sequence, fatal_error_);
-    return;
-  }
-  for (size_t i = 0; i < target_sequence_.size(); ++i) {
-    std::vector<std::optional<TokenLogprob>>& logprobs = target_sequence_[i]->request->result.prompt_logprobs;
-    if (logprobs.empty()) logprobs.emplace_back();  // nothing comes before the first token
-    logprobs.emplace_back(token_logprob(result.targets[i], plan_.targets[i].token_id, result));
-  }
-  for (size_t i = 0; i < sample_sequence_.size(); ++i) commit_sample(*sample_sequence_[i], result, i);
-}
-
-void Scheduler::commit_sample(Sequence& sequence, const StepResult& result, size_t index) {
-  Request& request = *sequence.request;
-  RequestResult& out = request.result;
-  const auto now = Clock::now();
-  if (result.row_status[index] != RowStatus::kOk) {
-    fail(sequence, fmt::format("{} at output token {}",
-                               result.row_status[index] == RowStatus::kNanLogits ? "the model gave logits that are not numbers"
-                                                                                 : "no token is allowed",
-                               out.token_ids.size() + 1));
-    return;
-  }
-  const int32_t id = result.token_ids[index];
-  const size_t first_byte = out.text.size();
-  if (out.token_ids.empty()) {
-    sequence.first_token = now;
-    out.prefill_us = microseconds(now - sequence.admitted);
-    if (request.prompt_logprobs >= 0 && out.prompt_logprobs.empty()) out.prompt_logprobs.emplace_back();  // a prompt of one token
-  }
-  out.decode_us = microseconds(now - sequence.first_token);
-  out.token_ids.push_back(id);
-  if (request.sampling.logprobs >= 0) out.logprobs.push_back(token_logprob(result.logprobs[index], id, result));
-
-  const auto tokens = static_cast<int64_t>(out.token_ids.size());
-  const bool allow_stop = tokens >= request.sampling.min_tokens;
-  std::optional<FinishReason> reason;
-  const std::string* stop = nullptr;
-  if (contains(request.stop_token_ids, id)) {
-    reason = FinishReason::kStop;
-    out.matched_stop = id;
-  } else if (contains(request.eos_token_ids, id)) {
-    reason = FinishReason::kStop;
-  } else {
-    stop = sequence.text.push(id, allow_stop, out.text);
-    if (tokens == request.max_tokens) reason = FinishReason::kLength;
-  }
-  if (stop == nullptr && reason) stop = sequence.text.finish(allow_stop, out.text);
-  if (stop != nullptr) {
-    reason = FinishReason::kStop;
-    out.matched_stop = *stop;
-  }
-  if (reason) finish(sequence, *reason);
-  emit(sequence, out.token_ids.size() - 1, first_byte);
-}
-
-/// Releases what the sequence holds: at once if no step is in flight that references it, else when that step has committed.
+/// Ends a request: whatever launched steps still compute for it is dropped.
 void Scheduler::finish(Sequence& sequence, FinishReason reason) {
-  if (sequence.finished) return;
-  sequence.finished = true;
+  if (sequence.finished()) return;
   RequestResult& out = sequence.request->result;
+  release(sequence, reason != FinishReason::kError);
+  (sequence.state == State::kWaiting ? waiting_finished_ : running_finished_) = true;
+  sequence.state = State::kFinished;
   out.finish_reason = reason;
-  const auto now = Clock::now();
-  out.queue_us = microseconds((sequence.row >= 0 ? sequence.admitted : now) - sequence.arrival);
-  if (sequence.row >= 0) {
-    pages_.retire(sequence.pages, last_launched_step_);
-    rows_.retire({&sequence.row, 1}, last_launched_step_);
+  out.queue_us = elapsed_us(sequence.arrival, sequence.admitted == Clock::time_point() ? now_ : sequence.admitted);
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    output_length_.observe(sequence.output_tokens());
+    return;  // the caller emits its last token
   }
-  if (reason == FinishReason::kAbort || reason == FinishReason::kError) {
-    const size_t first_byte = out.text.size();
-    if (reason == FinishReason::kAbort) sequence.text.finish(false, out.text);  // what there is, an unfinished character as U+FFFD
-    emit(sequence, out.token_ids.size(), first_byte);
-  }
+  const size_t first_byte = out.text.size();
+  if (reason == FinishReason::kAbort) sequence.text.finish(false, out.text);  // what there is, an unfinished character as U+FFFD
+  emit(sequence, out.token_ids.size(), first_byte);
 }
 
-void Scheduler::fail(Sequence& sequence, std::string message) {
-  if (sequence.finished) return;
-  sequence.request->result.error = {.type = error_kind_name(ErrorKind::kInternal), .message = std::move(message), .param = ""};
+void Scheduler::fail(Sequence& sequence, ErrorKind kind, std::string message) {
+  if (sequence.finished()) return;
+  sequence.request->result.error = {.type = error_kind_name(kind), .message = std::move(message), .param = ""};
   finish(sequence, FinishReason::kError);
+}
+
+void Scheduler::fail_all(const std::string& message) {
+  for (auto& sequence : waiting_) fail(*sequence, ErrorKind::kInternal, message);
+  for (auto& sequence : running_) fail(*sequence, ErrorKind::kInternal, message);
 }
 
 void Scheduler::emit(const Sequence& sequence, size_t first_token, size_t first_byte) const {
@@ -279,7 +147,79 @@ void Scheduler::emit(const Sequence& sequence, size_t first_token, size_t first_
   on_output_({.request = *sequence.request,
               .token_ids = std::span(out.token_ids).subspan(first_token),
               .text = std::string_view(out.text).substr(first_byte),
-              .finished = sequence.finished});
+              .finished = sequence.finished()});
+}
+
+/// Gives back row and pages once the last launched step has committed (rule 2). With `keep_prefix`, whole pages that committed steps have
+/// written go to the prefix cache.
+void Scheduler::release(Sequence& sequence, bool keep_prefix) {
+  admission_blocked_ = false;
+  if (sequence.row < 0) return;
+  const uint64_t last_step = sequence.last_step;
+  auto kept = static_cast<size_t>(sequence.prefix.num_pages);
+  for (const auto& duplicate : sequence.duplicates) pages_.retire({&duplicate.own_page, 1}, last_step);
+  sequence.duplicates.clear();
+  if (keep_prefix) {
+    const auto whole = static_cast<size_t>(sequence.committed_tokens / config_.page_size);
+    duplicates_.clear();
+    const auto inserted =
+        cache_->insert(sequence.request->cache_namespace, std::span(sequence.tokens).first(whole * static_cast<size_t>(config_.page_size)),
+                       sequence.pages, last_step, duplicates_);
+    for (const auto& duplicate : duplicates_) pages_.retire({&duplicate.own_page, 1}, last_step);
+    kept = std::max(kept, static_cast<size_t>(inserted.handle.num_pages));
+  }
+  cache_->unlock(sequence.prefix, last_step);
+  pages_.retire(std::span<const int32_t>(sequence.pages).subspan(kept), last_step);
+  rows_.retire({&sequence.row, 1}, last_step);
+  sequence.prefix = {};
+  sequence.pages.clear();
+  sequence.sent_pages = 0;
+  sequence.row = -1;
+}
+
+void Scheduler::remove_finished() {
+  if (waiting_finished_) std::erase_if(waiting_, [](const auto& sequence) { return sequence->finished(); });
+  waiting_finished_ = false;
+  if (!running_finished_) return;
+  running_finished_ = false;
+  for (auto& sequence : running_) {
+    if (sequence->finished() && sequence->in_flight > 0) ended_.push_back(std::move(sequence));
+  }
+  std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished(); });
+}
+
+void Scheduler::check_integrity() const {
+  pages_.check_integrity();
+  rows_.check_integrity();
+  cache_->check_integrity();
+  // Every owned page and row is held by exactly one request, every page of a prefix by the cache; nobody else holds any.
+  std::vector<int> holders(static_cast<size_t>(pages_.count()), 0);
+  int32_t held_pages = 0;
+  int32_t held_rows = 0;
+  const auto hold_page = [&](int32_t page) {
+    MINISGL_CHECK(pages_.state(page) == PageAllocator::State::kOwned && holders[static_cast<size_t>(page)]++ == 0,
+                  "page {} is held by a request and not, or twice, owned", page);
+    ++held_pages;
+  };
+  for (const auto& sequence : running_) {
+    MINISGL_CHECK(sequence->row >= 0 && rows_.state(sequence->row) == RowAllocator::State::kOwned);
+    ++held_rows;
+    const auto shared = static_cast<size_t>(sequence->prefix.num_pages);
+    MINISGL_CHECK(shared <= sequence->pages.size());
+    for (size_t i = 0; i < sequence->pages.size(); ++i) {
+      if (i < shared) {
+        MINISGL_CHECK(pages_.state(sequence->pages[i]) == PageAllocator::State::kCached, "page {} of a locked prefix", sequence->pages[i]);
+      } else {
+        hold_page(sequence->pages[i]);
+      }
+    }
+    for (const auto& duplicate : sequence->duplicates) hold_page(duplicate.own_page);
+  }
+  for (const auto& sequence : waiting_) MINISGL_CHECK(sequence->row < 0 && sequence->pages.empty() && sequence->prefix.empty());
+  MINISGL_CHECK(held_pages == pages_.owned(), "requests hold {} pages, {} are owned", held_pages, pages_.owned());
+  MINISGL_CHECK(held_rows == rows_.owned(), "requests hold {} rows, {} are owned", held_rows, rows_.owned());
+  MINISGL_CHECK(std::is_sorted(running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->before(*b); }));
+  MINISGL_CHECK(std::is_sorted(waiting_.begin(), waiting_.end(), [](const auto& a, const auto& b) { return a->before(*b); }));
 }
 
 }  // namespace minisgl

@@ -115,15 +115,18 @@ TEST_P(FixtureModel, ChunksPagesAndBatchesDoNotChangeABit) {
 class ThreeThousandTokenPrompt : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, ThreeThousandTokenPrompt, ::testing::ValuesIn(fixtures::long_model_names()), fixtures::test_name);
 
-TEST_P(ThreeThousandTokenPrompt, WholeAndInChunks) {
+TEST_P(ThreeThousandTokenPrompt, WholeInChunksAndCached) {
   const fixtures::Model model = fixtures::load(GetParam());
   ASSERT_TRUE(model.long_case.has_value());
   for (const int64_t chunk : {8192, 257}) {
     EngineConfig config = fixture_config(GetParam());
     config.max_prefill_tokens = chunk;
     LLM llm(config);
-    const GenerateResult result = generate_one(llm, greedy_request(model.long_case->input_ids));
-    EXPECT_EQ(result.token_ids, model.long_case->greedy) << (result.error ? result.error->message : "");
+    for (const bool cached : {false, true}) {
+      const GenerateResult result = generate_one(llm, greedy_request(model.long_case->input_ids));
+      EXPECT_EQ(result.token_ids, model.long_case->greedy) << (result.error ? result.error->message : "");
+      EXPECT_EQ(result.cached_tokens > 0, cached);
+    }
   }
 }
 

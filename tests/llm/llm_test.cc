@@ -176,6 +176,32 @@ TEST_F(LlmTest, AnUnseededDrawReportsASeedThatRepeatsIt) {
   EXPECT_EQ(generate_one(llm(), request).token_ids, drawn.token_ids);
 }
 
+TEST(LlmPrefixCache, WhatPromptsShareIsComputedOnce) {
+  for (const int64_t page_size : {1, 16}) {
+    EngineConfig config = fixture_config("tiny-qwen3");
+    config.page_size = page_size;
+    LLM llm(config);
+    std::vector<int32_t> shared(160);
+    for (int32_t i = 0; i < 160; ++i) shared[static_cast<size_t>(i)] = 10 + i * 7 % 500;
+    std::vector<GenerateRequest> requests;
+    for (int32_t i = 0; i < 4; ++i) {
+      std::vector<int32_t> prompt = shared;
+      prompt.insert(prompt.end(), {20 + i, 30 + i, 40 + i});
+      requests.push_back(greedy_request(prompt, 20));
+    }
+    const std::vector<GenerateResult> results = llm.generate(requests);
+    EXPECT_EQ(results[0].cached_tokens, 0);
+    for (size_t i = 1; i < 4; ++i) EXPECT_EQ(results[i].cached_tokens, 160) << "page size " << page_size;
+
+    // A next turn finds every whole page of the first, its output included; the last token of an output is never computed.
+    std::vector<int32_t> turn = results[0].prompt_token_ids;
+    turn.insert(turn.end(), results[0].token_ids.begin(), results[0].token_ids.end());
+    const auto computed = static_cast<int64_t>(turn.size()) - 1;
+    turn.insert(turn.end(), {50, 51, 52});
+    EXPECT_EQ(generate_one(llm, greedy_request(turn, 4)).cached_tokens, computed / page_size * page_size);
+  }
+}
+
 TEST_F(LlmTest, ChatsRenderTheModelsTemplate) {
   GenerateRequest request;
   request.prompt = ChatPrompt{.messages_json = R"([{"role":"user","content":"Hi"}])", .tools_json = "", .template_kwargs_json = ""};

@@ -61,7 +61,8 @@ class SchedulerTest : public ::testing::Test {
       ASSERT_LT(i, 10000) << "no progress";
       step();
     }
-    EXPECT_EQ(scheduler_->pages().free(), scheduler_->pages().count());
+    EXPECT_EQ(scheduler_->pages().free() + scheduler_->prefix_cache().cached_pages(), scheduler_->pages().count());
+    scheduler_->check_integrity();
     EXPECT_EQ(scheduler_->rows().free(), scheduler_->rows().count());
   }
 
@@ -207,7 +208,7 @@ TEST_F(SchedulerTest, EndsAtEndOfSequenceAndStopTokens) {
 }
 
 TEST_F(SchedulerTest, AbortsInEveryState) {
-  start({.max_running_requests = 2, .num_pages = 64, .page_size = 4, .max_prefill_tokens = 8});
+  start({.max_running_requests = 2, .num_pages = 64, .page_size = 4, .max_prefill_tokens = 8, .overlap = false});
   const auto decoding = add({1}, 50);
   const auto chunked = add(count_from(10, 30), 10);
   const auto waiting = add({3}, 10);
@@ -274,6 +275,51 @@ TEST_F(SchedulerTest, AFatalStepFailsAllAndEverythingAfter) {
   const auto c = add({3}, 10);
   run();
   EXPECT_EQ(c->result.finish_reason, FinishReason::kError);
+}
+
+TEST_F(SchedulerTest, MasksFollowTheTokenBefore) {
+  for (const bool overlap : {false, true}) {
+    start({.max_running_requests = 8, .num_pages = 64, .page_size = 4, .max_prefill_tokens = 64, .vocab_size = 100, .overlap = overlap});
+    auto masked = std::make_shared<Request>();
+    masked->id = next_id_++;
+    masked->prompt_token_ids = {10};
+    masked->max_tokens = 6;
+    masked->token_mask = [](std::span<const int32_t> output, std::span<uint32_t> mask) {
+      const int32_t allowed = output.empty() ? 12 : output.back() + 2;
+      mask[static_cast<size_t>(allowed / 32)] |= 1u << (allowed % 32);
+    };
+    auto forbidden = std::make_shared<Request>();
+    forbidden->id = next_id_++;
+    forbidden->prompt_token_ids = {50};
+    forbidden->max_tokens = 6;
+    forbidden->token_mask = [](std::span<const int32_t>, std::span<uint32_t>) {};
+    scheduler_->add(masked);
+    scheduler_->add(forbidden);
+    const auto free = add({30}, 6);
+    run();
+    EXPECT_EQ(masked->result.token_ids, (std::vector<int32_t>{12, 14, 16, 18, 20, 22}));
+    EXPECT_EQ(free->result.token_ids, count_from(31, 6));
+    ASSERT_TRUE(forbidden->result.error);
+    EXPECT_EQ(forbidden->result.error->message, "no token is allowed at output token 1");
+  }
+}
+
+TEST_F(SchedulerTest, TenThousandRequestsAtOnceAndEqualIds) {
+  start(kConfig);
+  std::vector<std::shared_ptr<Request>> requests;
+  int64_t answered = 0;
+  scheduler_ = std::make_unique<Scheduler>(*executor_, kConfig, [&](const RequestOutput& output) { answered += output.finished; });
+  for (int32_t i = 0; i < 10000; ++i) {
+    requests.push_back(add(count_from(i % 90, 1 + i % 7), 1 + i % 3));
+    requests.back()->id = 1;  // the scheduler tells requests apart by themselves
+    if (i % 1000 == 999) requests.back()->abort = true;
+  }
+  run();
+  EXPECT_EQ(answered, 10000);
+  for (const auto& request : requests) {
+    if (request->abort) continue;
+    EXPECT_EQ(request->result.token_ids, count_from(request->prompt_token_ids.back() + 1, request->max_tokens));
+  }
 }
 
 TEST_F(SchedulerTest, RandomArrivalsAndAbortsLoseNothing) {
