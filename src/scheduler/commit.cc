@@ -11,6 +11,9 @@ namespace minisgl {
 
 namespace {
 
+/// Outputs that grow in step are due for insertion in the same step: the rest of them waits for the next one.
+constexpr int kOutputInsertionsPerStep = 8;
+
 TokenLogprob token_logprob(const RowLogprobs& row, int32_t token_id, const StepResult& result) {
   TokenLogprob out{.token_id = token_id, .logprob = row.token_logprob, .top = {}};
   for (int32_t i = row.top_begin; i < row.top_begin + row.top_count; ++i) {
@@ -67,6 +70,7 @@ void Scheduler::commit(LaunchedStep& step, const StepResult& result) {
   for (const auto& row : step.rows) row.sequence->committed_tokens = row.end;
   commit_targets(step, result);
   for (size_t i = 0; i < step.samples.size(); ++i) commit_sample(*step.samples[i], result, i);
+  output_insertions_ = 0;
   for (const auto& row : step.rows) share_pages(*row.sequence);
 }
 
@@ -135,7 +139,8 @@ void Scheduler::share_pages(Sequence& sequence) {
   const int64_t whole = sequence.committed_tokens / config_.page_size;
   const int64_t unshared = sequence.committed_tokens - sequence.prefix.num_pages * config_.page_size;
   const bool prefill = sequence.prefix.num_pages * config_.page_size < sequence.prefill_tokens;
-  if (whole == sequence.prefix.num_pages || (!prefill && unshared < config_.output_insertion_tokens)) return;
+  if (whole == sequence.prefix.num_pages) return;
+  if (!prefill && (unshared < config_.output_insertion_tokens || output_insertions_++ >= kOutputInsertionsPerStep)) return;
   duplicates_.clear();
   const auto inserted =
       cache_->insert(sequence.request->cache_namespace, std::span(sequence.tokens).first(static_cast<size_t>(whole * config_.page_size)),

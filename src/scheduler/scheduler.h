@@ -187,6 +187,7 @@ class Scheduler {
   size_t next_checked_ = 0;        // of waiting_: whose abort flag and deadline are looked at next
   /// The request whose turn it is found no room, and nothing has changed since.
   bool admission_blocked_ = false;
+  int output_insertions_ = 0;  // of the step that is being committed
   OutputLengthEstimate output_length_;
 
   // The step in the making.
