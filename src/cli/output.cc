@@ -18,6 +18,7 @@ namespace {
 }  // namespace
 
 void write_stdout(std::string_view text) {
+  if (text.empty()) return;  // the data of an empty view may be null, which fwrite must not be given
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_stdout();
 }
 
