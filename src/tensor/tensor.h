@@ -50,7 +50,7 @@ class Tensor {
   bool empty() const { return data_ == nullptr || shape_.elements() == 0; }
 
   void* raw() const { return data_; }
-  /// The first element as T. T must have the size of the dtype; checked in debug builds.
+  /// The first element as T. T must have the size of the dtype.
   template <typename T>
   T* data() const {
     return static_cast<T*>(data_);
